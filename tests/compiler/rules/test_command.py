@@ -382,6 +382,23 @@ def test_a_comment_in_a_script_is_no_command() -> None:
     assert codes(command("bash", "-c", "# torchrun --nnodes=4 once\ntorchrun t.py\n")) == []
 
 
+@pytest.mark.parametrize("text", [
+    "ARGS='--nnodes 4 --max-restarts 1'; torchrun $ARGS t.py", "ARGS=(--nnodes 4); torchrun \"${ARGS[@]}\" t.py",
+    "START=torchrun; $START --nnodes '4' t.py", "if true; then exec torchrun --nnodes=4 t.py; fi",
+])  # fmt: skip
+def test_what_a_script_keeps_in_variables_is_read(text: str) -> None:
+    (finding,) = findings(command("bash", "-c", text))
+    assert (finding.code, "--nnodes 4 contradicts the plan, which has 2" in finding.message) == ("TW411", True)
+
+
+@pytest.mark.parametrize("text", [
+    "echo torchrun --nnodes=4; torchrun t.py", "cat <<E > run.sh\ntorchrun --nnodes=4\nE\ntorchrun t.py",
+    "torchrun t.py # --nnodes=4",
+])  # fmt: skip
+def test_text_that_only_names_a_launcher_starts_none(text: str) -> None:
+    assert codes(command("bash", "-c", text)) == []
+
+
 def test_the_finding_names_both_values_and_the_field() -> None:
     text = message(command("torchrun", "--nproc_per_node=4", "train.py"))
     assert "--nproc_per_node 4 contradicts the plan, which has 8" in text

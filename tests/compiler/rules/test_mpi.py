@@ -6,6 +6,7 @@ import pytest
 from tests.compiler.example import Data, command, findings
 from tests.compiler.findings.page import overlay
 
+from trainwright.command.reading import read
 from trainwright.rules.program.mpi import launch_of
 
 MPI: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
@@ -144,12 +145,12 @@ def test_where_nothing_launches_by_mpi_nothing_is_said() -> None:
 
 def test_options_end_where_the_program_begins() -> None:
     words = "mpirun --allow-run-as-root --mca btl tcp --unknown value -np 4 python -n 9"
-    launch = launch_of(words.split())
+    launch = launch_of(read(tuple(words.split())))
     assert launch is not None
-    assert launch.options == (
-        ("--allow-run-as-root", ""), ("--mca", "btl"), ("--unknown", "value"), ("-np", "4"),
-    )  # fmt: skip
-    assert launch_of(["python", "train.py"]) is None
+    assert [(option.name, *(word.text for word in option.values)) for option in launch.options] == [
+        ("--allow-run-as-root",), ("--mca", "btl", "tcp"), ("--unknown", "value"), ("-np", "4"),
+    ]  # fmt: skip
+    assert launch_of(read(("python", "train.py"))) is None
 
 
 @pytest.mark.parametrize(

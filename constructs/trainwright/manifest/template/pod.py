@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from trainwright.cluster import NodePool
+from trainwright.command.references import REFERENCE
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import gang, kueue
@@ -175,8 +176,6 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
 
 _TOLD = "tells the command its pod's index: a reference in env to a variable of the operator would stay as it is"
 _KNOWN = "as asked, by the operator's name: the kubelet expands it before env runs"
-_REFERENCE = re.compile(r"\$\$|\$\((\w+)\)")
-"""In a command the kubelet turns ``$$`` into a dollar sign, so that ``$$(NAME)`` is text."""
 
 
 def _word(process: Process, word: str, source: str) -> Why:
@@ -186,7 +185,7 @@ def _word(process: Process, word: str, source: str) -> Why:
         name = reference[1]
         return f"$({process.handed_on[name]})" if name in process.handed_on else reference[0]
 
-    expanded = _REFERENCE.sub(by_its_name, word)
+    expanded = REFERENCE.sub(by_its_name, word)
     return Why(expanded, source, "as asked" if expanded == word else _KNOWN)
 
 

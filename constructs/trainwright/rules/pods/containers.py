@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trainwright.command.references import references_in
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -16,7 +17,6 @@ from trainwright.manifest.template.containers import Stated, all_stated, contain
 from trainwright.manifest.template.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.program.rank_variables import references_in
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
 

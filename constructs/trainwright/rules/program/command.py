@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
+from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Launch, launches
+from trainwright.command.model import Command
+from trainwright.command.reading import SHELLS, read, script
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
@@ -25,11 +26,6 @@ _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 
 _MAY_RUN = 0o111
 """Of a file's permissions: that its owner, its group or anybody else may execute it."""
-_SHELL_BODY = re.compile(r"-[a-z]*c")
-_LAUNCHERS = frozenset({
-    "torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "accelerate-launch", "composer",
-})  # fmt: skip
-_TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 """Words of a command that starts XGBoost's tracker by name."""
 
@@ -59,15 +55,10 @@ class Line(NamedTuple):
         for number, word in enumerate(self.words[self.inherited :], self.inherited):
             yield number, word, f"{self.at}/{f'command/{number}' if number < first else f'args/{number - first}'}"
 
-    def in_shell(self, number: int) -> bool:
-        """Whether a word is the script of a shell."""
-        return _is_script(self.words, number)
-
-
-def _is_script(words: Sequence[str], number: int) -> bool:
-    """Whether a word follows ``-c``, or the end of a shell's options after it: ``[bash, -c, --]`` with the script in ``args``."""
-    before = number - 1 - (number > 1 and words[number - 1] == "--")
-    return before >= 0 and words[number] != "--" and bool(_SHELL_BODY.fullmatch(words[before]))
+    @property
+    def read(self) -> Command:
+        """What the line does."""
+        return read(self.words)
 
 
 def line_of(context: Context) -> Line:
@@ -108,28 +99,33 @@ _LINE = re.compile(r"[^/\s]+\s+\S.*|\S+\s+[-/.].*", re.DOTALL)
 """A whole command line in one word; a path with blanks has a slash before them, and its next word begins with a letter."""
 
 
-def scripts_of(context: Context, line: Line) -> Iterator[tuple[str, Line]]:
-    """Scripts among the run's files that a command names, with the place of each, as if they stood in the command."""
-    named = {word for text in line.words for word in text.split()}
+def scripts_of(context: Context, command: Command) -> Iterator[tuple[str, Command]]:
+    """Scripts of a shell among the run's files that a command names, with the place of each."""
+    named = {word.text for word in command.words()}
+    yield from ((f"/files/{escape(path)}", read_here) for path, read_here in scripts_in(context) if path in named)
+
+
+def scripts_in(context: Context) -> Iterator[tuple[str, Command]]:
+    """Every script of a shell among the run's files, by its path."""
     for path, content in context.run.files.items():
-        if path in named and isinstance(content, str) and (path.endswith((".sh", ".bash")) or _SHEBANG.match(content)):
-            yield f"/files/{escape(path)}", Line(("sh", "-c", content))
+        if isinstance(content, str) and (path.endswith((".sh", ".bash")) or _SHEBANG.match(content)):
+            yield path, script(content)
 
 
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 _SHEBANG = re.compile(rf"#!\s*\S*(?:/|env\s+)(?:{'|'.join(sorted(SHELLS))})\b")
 
 
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
+        texts = line.read.simple[0].texts
         for number, token, pointer in line.stated():
             if number == 0 and line.command and _LINE.fullmatch(token) and token not in context.run.files:
                 message = f"{shown(token)} is one word, and so the name of a program, which no image has"
                 fix = f"write its words as separate elements: {shown(token.split())}"
                 yield found("TW405", context.locate.run(pointer), message, fix)
                 continue
-            if not line.in_shell(number) and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
+            if number not in texts and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
                 words = [word for word in token.split() if word != "-"]
                 message = f"{shown(token)} is one argument with a space in it"
                 fix = f"write its words as separate elements: {shown(words)}"
@@ -142,58 +138,19 @@ def shown(value: str | list[str]) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def words_of(command: Sequence[str]) -> list[str]:
-    """Every word, also those inside a shell's script, with the name of an option apart from its value."""
-    words = []
-    for word in _WORD.findall(" ".join(_one_line(_without_comments(each)) for each in command)):
-        name, equals, value = word.partition("=")
-        words += (
-            [name.replace("_", "-"), value]
-            if equals and name.startswith("--")
-            else [word.replace("_", "-") if word.startswith("--") else word]
-        )
-    return words
-
-
-_WORD = re.compile(r"(?:\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)|\S)+")
-"""What a shell replaces is one word, also with blanks in it: ``$((NNODES * 8))``."""
-
-
-def _without_comments(script: str) -> str:
-    """Lines of a script without those that are a comment; another word may begin with the same sign."""
-    return _COMMENT.sub("", script) if "\n" in script else script
-
-
-_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-
-
-def _one_line(script: str) -> str:
-    """A shell's lines that go on after a backslash."""
-    return script.replace("\\\n", " ")
-
-
-def torchrun_at(words: Sequence[str]) -> int | None:
-    """Where torchrun begins in a list of words, under any of its names; None where it does not."""
-    for index, word in enumerate(words):
-        by_module = word in _TORCHRUN_MODULES and words[index - 1] == "-m"
-        if by_module or word.rpartition("/")[2] == "torchrun" or (word[:2] == "-m" and word[2:] in _TORCHRUN_MODULES):
-            return index
-    return None
-
-
 def runs_a_file(context: Context) -> Iterator[Finding]:
     """Files of the run come from a ConfigMap, whose files nobody may execute unless the run says so: an interpreter has to read
     them.
     """
     for line in stated_lines(context):
-        for number, word, pointer in line.stated():
-            in_shell = line.in_shell(number)
-            program = next(iter(word.split()), "") if in_shell else word
+        places = {number: pointer for number, _, pointer in line.stated()}
+        for simple in line.read.simple:
+            number, program = simple.at or 0, simple.words[simple.start].text if simple.program else ""
             may_run = int(context.run.file_modes.get(program, "0"), 8) & _MAY_RUN
-            if program in context.run.files and (in_shell or number == 0) and not may_run:
+            if program in context.run.files and number in places and not may_run:
                 message = f"{program} is a file of the run, and files are mounted without the permission to run"
                 fix = f'name its interpreter first, as in [bash, {program}]; or write file_modes: {{{program}: "0555"}}'
-                yield found("TW418", context.locate.run(pointer), message, fix)
+                yield found("TW418", context.locate.run(places[number]), message, fix)
 
 
 def launcher_in_script(context: Context) -> Iterator[Finding]:
@@ -201,14 +158,13 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
     work = context.run.workload
     if not isinstance(work, ScriptWorkload):
         return
-    first = work.command[0].rpartition("/")[2]
-    if first in _LAUNCHERS or torchrun_at(words_of(work.command)) is not None:
-        name = first if first in _LAUNCHERS else "torchrun"
+    started = [launch for launch in launches(line_of(context).read) if launch.name in TORCH_LAUNCHERS | MPI_LAUNCHERS]
+    for launch in started[:1]:
         yield found(
             "TW411",
             context.locate.run("/workload/command"),
-            f"the supervisor starts one process per rank, and {name} would start all ranks in each",
-            f"write the program without {name}; or use workload command",
+            f"the supervisor starts one process per rank, and {launch.program} would start all ranks in each",
+            f"write the program without {launch.program}; or use workload command",
         )
 
 
@@ -220,15 +176,21 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
     for line in (one for one in stated_lines(context) if one.at not in further):
-        where, words = context.locate.run(line.pointer), words_of(line.words)
-        for word, backend in pairwise(words):
-            if word != "--rdzv-backend" or "$" in backend:
-                continue
-            if elastic and backend == "static":
-                message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
-                yield found("TW406", where, message, "remove the rendezvous options: the plan sets c10d in PET_ variables")
-            elif not elastic and backend != "static":
-                yield _of_fixed_nodes(backend, where, "--rdzv-endpoint" in words or "PET_RDZV_ENDPOINT" in context.run.env)
+        where, launch = context.locate.run(line.pointer), torch_launch(line.read)
+        backend = launch.given("--rdzv-backend") if launch else None
+        if launch is None or backend is None or backend.reads:
+            continue
+        if elastic and backend.text == "static":
+            message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
+            yield found("TW406", where, message, "remove the rendezvous options: the plan sets c10d in PET_ variables")
+        elif not elastic and backend.text != "static":
+            has_endpoint = "--rdzv-endpoint" in launch.names or "PET_RDZV_ENDPOINT" in context.run.env
+            yield _of_fixed_nodes(backend.text, where, has_endpoint)
+
+
+def torch_launch(command: Command) -> Launch | None:
+    """The first launcher of torch's ranks in a command."""
+    return next((launch for launch in launches(command) if launch.name in TORCH_LAUNCHERS), None)
 
 
 def _of_fixed_nodes(backend: str, where: Where, has_endpoint: bool) -> Finding:
@@ -247,58 +209,26 @@ def _of_fixed_nodes(backend: str, where: Where, has_endpoint: bool) -> Finding:
     return milder("TW406", where, message, f"{fix}; or waive this, if no rank needs its place")
 
 
-def words_in(command: Sequence[str]) -> Iterator[str]:
-    """Each argument, and the words of a shell's script as the shell would divide them."""
-    for number, token in enumerate(command):
-        if not _is_script(command, number):
-            yield token
-            continue
-        try:
-            yield from shlex.split(_one_line(token), comments=True)
-        except ValueError:  # a quote that nothing closes
-            yield from token.split()
+def assigned(command: Command) -> dict[str, str | None]:
+    """Variables that a command sets for its programs, or hands on by name. A value that is only known when it runs is None."""
+    handed = (pair for launch in launches(command) for pair in launch.hands_on())
+    values = {**dict(handed), **dict(command.sets())}
+    return {name: word.value if word and not word.reads else None for name, word in values.items()}
 
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-
-
-def assigned(command: Sequence[str]) -> dict[str, str | None]:
-    """Variables that a command sets itself, or hands on by name, for its own programs: ``-x NAME=VALUE``, ``-x NAME`` and
-    ``--mca NAME VALUE`` of Open MPI, ``-genv NAME VALUE`` and ``-genvlist NAMES`` of Hydra, ``env NAME=VALUE``, and what a
-    shell's script assigns. A value that is only known when it runs is None.
-    """
-    words, found_here = [word.removesuffix(";") for word in words_in(command)], dict[str, str | None]()
-    for index, word in enumerate(words):
-        first, second = (*words[index + 1 : index + 3], "", "")[:2]
-        if match := _ASSIGNMENT.fullmatch(word):
-            found_here[match[1]] = match[2]
-        elif word in _NAMES:
-            found_here |= {name: None for name in first.split(",") if _NAME.fullmatch(name)}
-        elif word in _MCA and _NAME.fullmatch(first):
-            found_here[f"OMPI_MCA_{first}"] = second
-        elif word in ("-genv", "-env") and _NAME.fullmatch(first):
-            found_here[first] = second
-    return {name: None if value and ("$" in value or "`" in value) else value for name, value in found_here.items()}
-
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAMES = frozenset({"-x", "-genvlist", "-envlist"})
-_MCA = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
-
-
-def set_once(line: Line) -> dict[str, str | None]:
+def set_once(command: Command) -> dict[str, str | None]:
     """Variables that a command sets in one place; of one that it sets twice, the shell decides."""
-    text = " ".join(line.words)
-    return {name: value for name, value in assigned(line.words).items() if len(re.findall(rf"\b{name}=", text)) == 1}
+    names = [name for name, _ in command.sets()]
+    return {name: value for name, value in assigned(command).items() if names.count(name) == 1}
 
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the catalogue says of variables that the command sets; of those that it hands on, the run's own env is judged."""
     planned = {variable.name for variable in resolution.plan.environment}
     for line in lines_of_ranks(context, resolution):
-        env = {name: value for name, value in assigned(line.words).items() if value is not None or name not in planned}
+        env = {name: value for name, value in assigned(line.read).items() if value is not None or name not in planned}
         where = context.locate.run(line.pointer)
-        once = {name: value for name, value in set_once(line).items() if value is not None}
+        once = {name: value for name, value in set_once(line.read).items() if value is not None}
         denied = {fact.name: once[fact.name] for fact in stated_facts(once, resolution) if not fact.agrees(once[fact.name])}
         others = {name: value for name, value in env.items() if name not in denied}
         yield from fabric_findings(context, resolution, denied, partial(_same, where))

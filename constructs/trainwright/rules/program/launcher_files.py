@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from trainwright.command.launchers import Fact, Launch
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
-from trainwright.rules.program.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, means_the_same, planned
+from trainwright.rules.program.launchers import INDEX_VARIABLE, launched_for_torch, means_the_same, planned
 from trainwright.units import counted
 
 
@@ -24,12 +25,12 @@ def files_against_plan(context: Context, resolution: Resolution) -> Iterator[Fin
 _HOST = re.compile(r"^[ \t]*([^\s#]+)[ \t]+slots=(\d+)", re.MULTILINE)
 
 
-def _hosts(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
+def _hosts(context: Context, resolution: Resolution, launched: Launch) -> Iterator[Finding]:
     """A host file among the run's files: how many pods there are, and ranks in each where no option says that."""
-    path = next((launched.options[option] for option in launched.launcher.hosts if launched.options.get(option)), None)
+    path = next(iter(launched.values(launched.launcher.hosts)), None)
     content = context.run.files.get(path) if path else None
     wanted = planned(resolution, by_sizes=False)
-    chosen = launched.launcher.chooses_hosts & launched.options.keys()
+    chosen = launched.launcher.chooses_hosts & launched.names
     if not isinstance(content, str) or Fact.NODES not in wanted or chosen:
         return
     where, hosts = context.locate.run(f"/files/{escape(str(path))}"), _HOST.findall(content)
@@ -39,15 +40,14 @@ def _hosts(context: Context, resolution: Resolution, launched: Launched) -> Iter
         yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
     counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]
     slots = next((slots for _, slots in hosts if slots != wanted[Fact.EACH]), None)
-    if slots and not any(option in launched.options for option in counts):
+    if slots and launched.names.isdisjoint(counts):
         message = f"the host file {path} gives a pod {slots} slots, and the plan has {wanted[Fact.EACH]} ranks in each"
         yield found("TW411", where, message, f"write slots={wanted[Fact.EACH]}; {Fact.EACH.value}")
 
 
-def _configuration(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
+def _configuration(context: Context, resolution: Resolution, launched: Launch) -> Iterator[Finding]:
     """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
-    launcher, options = launched.launcher, launched.options
-    path = options.get("--config-file")
+    launcher, path = launched.launcher, next(iter(launched.values(["--config-file"])), None)
     content = context.run.files.get(path) if path and launcher.configured else None
     if content is None:
         return
@@ -55,7 +55,7 @@ def _configuration(context: Context, resolution: Resolution, launched: Launched)
     for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
         option = f"--{key.replace('_', '-')}"
         fact = launcher.says[option]
-        if option in options or value in ("", "null", "-1"):
+        if option in launched.names or value in ("", "null", "-1"):
             continue
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             message = f"{key} of {path} is {value} in every pod"

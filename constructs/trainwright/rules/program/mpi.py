@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
+from trainwright.command.launchers import MPI_LAUNCHERS, Launch, launches
+from trainwright.command.model import Command
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -16,25 +17,14 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.rendezvous.mpi import HOSTFILE, MPI
-from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
-from trainwright.rules.program.launchers import launched_by
+from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
 from trainwright.run import CommandWorkload, WholeSecret
-
-_MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
-_HOROVODRUN = frozenset({"horovodrun"})
-"""Writes mpirun's command line itself, and passes on the whole environment."""
 
 _PROCESSES = ("-np", "--np", "-n", "--n", "-c")
 _HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
 _HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
 _DISCOVERY = ("--host-discovery-script",)
 
-_FLAGS = frozenset({
-    "--allow-run-as-root", "--oversubscribe", "--nooversubscribe", "--use-hwthread-cpus", "--tag-output", "--timestamp-output",
-    "--display-map", "--display-allocation", "--report-bindings", "--verbose", "-v", "-q", "--quiet", "-l", "-prepend-rank",
-    "-genvall", "-genvnone", "-envall", "-envnone", "--disable-cache",
-})  # fmt: skip
-_PAIRS = frozenset({"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"})
 _OPEN_MPI_ONLY = frozenset({
     "-x", "--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "--map-by", "--bind-to", "--allow-run-as-root",
 })  # fmt: skip
@@ -46,43 +36,10 @@ _HYDRA_ONLY = frozenset({
 TITLES = {"openmpi": "Open MPI", "intel": "Intel MPI", "mpich": "MPICH"}
 
 
-class Launch(NamedTuple):
-    """A call of mpirun."""
-
-    program: str
-    options: Sequence[tuple[str, str]]
-    """Names and first values; a flag has none, and neither has a variable that stands for options."""
-    in_shell: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether only the shell knows all options: nobody can say that one is missing."""
-        return any(name.startswith("$") for name, _ in self.options)
-
-    def values(self, names: Sequence[str]) -> list[str]:
-        return [value for name, value in self.options if name in names]
-
-
-def launch_of(command: Sequence[str]) -> Launch | None:
+def launch_of(command: Command) -> Launch | None:
     """The first mpirun with options in a command or in a shell's script, which may name it before; None if there is none."""
-    words, line = words_of(command), Line(tuple(command))
-    plain = {word.rpartition("/")[2] for number, word in enumerate(command) if not line.in_shell(number)}
-    launches = [
-        Launch(program, tuple(_options(words[index + 1 :])), program not in plain)
-        for index, program in enumerate(word.rpartition("/")[2] for word in words)
-        if program in _MPIRUN | _HOROVODRUN
-    ]
-    return next((launch for launch in launches if launch.options), next(iter(launches), None))
-
-
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options up to the program that is started; an option that is not known here counts as one with a value."""
-    index = 0
-    while index < len(words) and words[index].lstrip("\"'").startswith(("-", "$")):
-        name = words[index].lstrip("\"'")
-        alone = name in _FLAGS or name.startswith("$")
-        yield name, "" if alone or index + 1 == len(words) else words[index + 1]
-        index += 1 if alone else 3 if name in _PAIRS else 2
+    calls = [launch for launch in launches(command) if launch.name in MPI_LAUNCHERS]
+    return next((launch for launch in calls if launch.options), next(iter(calls), None))
 
 
 def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -91,7 +48,7 @@ def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if mpi is None or not isinstance(context.run.workload, CommandWorkload):
         return
     for line in lines_of_ranks(context, resolution):
-        where, launch = context.locate.run(line.pointer), launch_of(line.words)
+        where, launch = context.locate.run(line.pointer), launch_of(line.read)
         problems = _without_mpirun(line, resolution) if launch is None else _of_launch(launch, line, resolution, mpi)
         for code, message, fix in problems:
             yield found(code, where, message, fix)
@@ -105,9 +62,9 @@ def _of_launch(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> 
 
 def _without_mpirun(line: Line, resolution: Resolution) -> Problems:
     """A launcher of torch starts ranks in its own pod, here that of the launcher. One that is told of the hosts may use ssh."""
-    launched, binding = launched_by(line), resolution.binding
+    launched, binding = torch_launch(line.read), resolution.binding
     others = sum(role.pods for role in binding.roles if role.holds_ranks and not binding.hands_on(role))
-    if launched is None or not others or _HOST_FILES & launched.options.keys():
+    if launched is None or not others or _HOST_FILES & launched.names:
         return
     message = f"{launched.name} starts ranks in the launcher's pod alone, and {others} pods would wait for mpirun in vain"
     by_mpirun = f"mpirun -np {resolution.needs.world_size} --hostfile {HOSTFILE}"
@@ -126,7 +83,7 @@ Problems = Iterator[tuple[str, str, str]]
 
 def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
-    if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN and not launch.is_open:
+    if not given and mpi.implementation != "openmpi" and launch.name == "mpirun" and not launch.is_open:
         message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank unless -n says otherwise"
         yield "TW423", message, f"add -n {slots}"
     if not given or not given[0].isdigit() or int(given[0]) == slots:
@@ -149,7 +106,7 @@ def _in_each_pod(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     """How many ranks go to a pod, as far as Open MPI is told. Hydra goes round the hosts again for those that are left."""
     mapped = [match[1] for value in launch.values(("--map-by", "-map-by")) if (match := _PPR.match(value))]
     stated = [value for value in (*launch.values(_PER_POD), *mapped) if value.isdigit()]
-    if not stated or mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
+    if not stated or mpi.implementation != "openmpi" or launch.name != "mpirun":
         return
     slots, each, ranks = resolution.needs.world_size, resolution.needs.processes_per_node, launch.values(_PROCESSES)
     in_pod, places = int(stated[0]), int(stated[0]) * (slots // each)
@@ -174,7 +131,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         yield "TW420", message, f"remove them, and write --hostfile {HOSTFILE}"
     if files or hosts or launch.values(_DISCOVERY) or launch.is_open:
         return
-    if launch.program in _HOROVODRUN:  # horovod/runner/launch.py
+    if launch.name == "horovodrun":  # horovod/runner/launch.py
         message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
         yield "TW423", message, f"add --hostfile {HOSTFILE}"
     elif mpi.implementation == "openmpi":
@@ -183,10 +140,10 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    if launch.program not in _MPIRUN:
+    if launch.name != "mpirun":
         return
     foreign, other = (_HYDRA_ONLY, "Hydra") if mpi.implementation == "openmpi" else (_OPEN_MPI_ONLY, "Open MPI")
-    for name in dict.fromkeys(name for name, _ in launch.options if name in foreign):
+    for name in dict.fromkeys(option.name for option in launch.options if option.name in foreign):
         message = f"{name} is an option of {other}'s mpirun, and the run says that the image has {TITLES[mpi.implementation]}"
         yield "TW420", message, "change the option, or topology.mpi"
 
@@ -196,9 +153,9 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     Environment Variables"). A program that misses what the run or its pool states is another one than was meant; the plan's own
     defaults are no loss.
     """
-    if mpi.implementation != "openmpi" or launch.program not in _MPIRUN or launch.is_open:
+    if mpi.implementation != "openmpi" or launch.name != "mpirun" or launch.is_open:
         return
-    named = {value.strip("\"'").partition("=")[0] for value in launch.values(("-x",))}
+    named = {name for name, _ in launch.hands_on()}
     stated = [variable for variable in resolution.plan.environment if is_stated(variable)]
     missing = [name for name in forwarded(stated) if name not in named and not name.startswith("OMPI_")]
     if missing:
@@ -209,11 +166,11 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
     """Open MPI's mpirun refuses to be root's unless it is told; where nobody is root, the option speaks of another image."""
-    told = any(name == "--allow-run-as-root" for name, _ in launch.options)
+    told = "--allow-run-as-root" in launch.names
     as_root = mpi.as_root and not resolution.plan.security.non_root
-    if as_root and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN and not launch.is_open:
+    if as_root and mpi.implementation == "openmpi" and not told and launch.name == "mpirun" and not launch.is_open:
         by_name = {variable.name for variable in resolution.environment(resolution.binding.roles[0])}
-        if not by_name | assigned(line.words).keys() >= _ROOT_BY_NAME:
+        if not by_name | assigned(line.read).keys() >= _ROOT_BY_NAME:
             message, fix = f"{launch.program} of Open MPI does not start as root", "add --allow-run-as-root"
             if resolution.plan.security.user is None:
                 message += ", and the run states no user: the plan takes the image for one made for root, with keys in /root/.ssh"
@@ -228,15 +185,14 @@ def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Probl
         yield "TW423", message, fix
 
 
-_WAITS = re.compile(r"\b(?:until|while)\b.*\b(?:ssh|getent|nslookup|dig|nc|ping)\b", re.DOTALL)
-"""A shell's loop around a program that asks whether a host is there."""
+_ASKS = frozenset({"ssh", "getent", "nslookup", "dig", "nc", "ping"})
+"""Programs that tell whether a host is there."""
 
 
 def _waits(context: Context) -> bool:
-    """Whether the command, or a script among the run's files, does."""
-    scripts = [content for content in context.run.files.values() if isinstance(content, str)]
-    words = [word for line in stated_lines(context) for word in line.words]
-    return any(_WAITS.search(text) for text in (*words, *scripts))
+    """Whether the command, or a script among the run's files, asks for hosts in a loop."""
+    commands = [*(line.read for line in stated_lines(context)), *(command for _, command in scripts_in(context))]
+    return any("loop" in simple.within and simple.program in _ASKS for command in commands for simple in command.simple)
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:

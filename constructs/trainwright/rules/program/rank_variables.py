@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
+from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, launches
+from trainwright.command.model import By
+from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -16,19 +18,9 @@ from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rendezvous.mpi import MPI
-from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, words_in, words_of
+from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, torch_launch
 from trainwright.rules.program.environment import stated_for_ranks
-from trainwright.rules.program.launchers import (
-    IN_A_SHELL,
-    VARIABLES,
-    Fact,
-    launched_by,
-    launcher_in,
-    means_the_same,
-    planned,
-    starts_ranks_elsewhere,
-)
-from trainwright.rules.program.shell import starts_shell
+from trainwright.rules.program.launchers import VARIABLES, means_the_same, planned
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
@@ -54,9 +46,8 @@ def _of_the_shell(context: Context, resolution: Resolution) -> set[str]:
     """Of a rank's variables, those that a script of the command reads, and that neither the controller nor the plan sets."""
     if not isinstance(context.run.workload, CommandWorkload):
         return set()
-    lines = [(line, number) for line in lines_of_ranks(context, resolution) for number in range(len(line.words))]
-    scripts = [line.words[number] for line, number in lines if line.in_shell(number)]
-    read = {name for script in scripts for name in _NAMED.findall(_NOT_READ_HERE.sub("", script))}
+    words = (word for line in lines_of_ranks(context, resolution) for word in line.read.words())
+    read = {read.name for word in words for read in word.reads if read.by is By.SHELL}
     return (read & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
@@ -65,7 +56,7 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if not isinstance(context.run.workload, CommandWorkload) or resolution.needs.rendezvous not in _TORCH_OR_MPI:
         return
     for line in lines_of_ranks(context, resolution):
-        yield from _against_plan(set_once(line), resolution, partial(_in_command, context, line))
+        yield from _against_plan(set_once(line.read), resolution, partial(_in_command, context, line))
     for stated in stated_for_ranks(context, resolution):
         texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
         own = (set(LAUNCHER_VARIABLES) - _BY_TORCHRUN) | _of_the_shell(context, resolution)
@@ -125,11 +116,6 @@ def _handed_on(resolution: Resolution) -> set[str]:
     return {name for process in resolution.processes.values() for name in process.handed_on}
 
 
-def references_in(text: str) -> list[str]:
-    """Names that Kubernetes looks up: ``$$`` is a dollar sign."""
-    return [name for name in re.findall(r"\$\$|\$\((\w+)\)", text) if name]
-
-
 def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A command that reads a variable which its pods cannot have, or a run that asks for it."""
     work = context.run.workload
@@ -141,7 +127,7 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
     has = {variable.name for variable in resolution.plan.environment} | resolution.binding.injects.keys()
     has |= {name for part in context.run.roles.values() for name in part.env} | _handed_on(resolution)
     lines = lines_of_ranks(context, resolution)
-    has |= {name for line in lines for name in assigned(line.words)}
+    has |= {name for line in lines for name in assigned(line.read)}
     missing = [name for name in LAUNCHER_VARIABLES if name not in has]
     if work.launcher_variables and missing:
         yield _refused(context.locate.run("/workload/launcher_variables"), "the pods cannot have", missing, why)
@@ -154,9 +140,8 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def _read(line: Line) -> set[str]:
     """What it hands on to a launcher or a program. torchrun tells ranks where they meet, and words after it are theirs."""
-    text = " ".join(words_in(line.words))
-    names = set(re.findall(r"(?<!\$)\$(?:\(|\{)?(\w+)(?=[)}]|\b)(?!:[-=?])", text))
-    return names - _BY_TORCHRUN if launcher_in(words_of(line.words)) else names
+    names = {read.name for word in line.read.words() for read in word.reads if not read.default}
+    return names - _BY_TORCHRUN if torch_launch(line.read) else names
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
@@ -210,14 +195,13 @@ def _in_words(context: Context, resolution: Resolution, role: Role, container: M
         return  # ours, a script that the supervisor starts as it is written, or the operator's
     has = {entry["name"] for entry in container.get("env") or ()} | resolution.binding.injects.keys() | _handed_on(resolution)
     where = context.locate.run(line.pointer)
-    for number, word in enumerate(line.words):
-        for name in references_in(word):
-            meant = not line.in_shell(number) or name.isupper()
-            if meant and name not in has and not _from_elsewhere(name, container):
-                message = f"the command holds $({name}), which stays as it is: the pods have no variable {name}"
-                yield where, message, f"write the value out, or set {name} under env; where the text is meant, write $$({name})"
-        names = [match[1] or match[2] for match in IN_A_SHELL.finditer(word)] if not line.in_shell(number) else []
-        for name in (name for name in names if name in has):
+    first = line.read.simple[0]
+    for read in (read for word in first.words for read in word.reads):
+        name = read.name
+        if read.by is By.KUBERNETES and name not in has and not _from_elsewhere(name, container):
+            message = f"the command holds $({name}), which stays as it is: the pods have no variable {name}"
+            yield where, message, f"write the value out, or set {name} under env; where the text is meant, write $$({name})"
+        elif read.by is By.NOBODY and name in has:
             message = f"the command holds the text ${name}, which nothing replaces: no shell reads this command"
             yield where, message, f"write $({name}), which Kubernetes expands; or start it by a shell, as in [bash, -c, …]"
 
@@ -225,8 +209,11 @@ def _in_words(context: Context, resolution: Resolution, role: Role, container: M
 def _in_a_script(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
     """The supervisor reads the command of a script from its specification, where Kubernetes replaces nothing."""
     line = line_of(context) if resolution.processes[role.name].supervised else None
-    for number, word in enumerate(line.words if line and isinstance(context.run.workload, ScriptWorkload) else ()):
-        for name in references_in(word) if line and not line.in_shell(number) else ():
+    if line is None or not isinstance(context.run.workload, ScriptWorkload):
+        return
+    texts = line.read.simple[0].texts
+    for number, word in enumerate(line.words):
+        for name in references_in(word) if number not in texts else ():
             message = f"the command holds $({name}), which stays as it is: the supervisor starts a script as it is written"
             fix = f"let the program read {name} from its environment; or start it by a shell, as in [bash, -c, …], with ${name}"
             yield context.locate.run("/workload/command"), message, fix
@@ -241,12 +228,7 @@ _BY_CONTROLLERS = frozenset({
 """What one controller or another sets, and no image: a command that came from another kind of object may still read it."""
 _OF_EACH_RANK = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 """Of these, what a launcher tells the ranks that it starts."""
-_MAY_SET_ANYTHING = re.compile(r"<<|(?:^|[\s;&|(])(?:source|eval|read|\.)\s")
-_NOT_READ_HERE = re.compile(r"'[^']*'|\\\$|(?:^|(?<=\s))#.*", re.MULTILINE)
-_NAMED = re.compile(r"\$\{?(\w+)")
-_READ = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-"""Of the named ones, those whose place is empty where they are not set: ``${RANK:-0}`` brings a value of its own."""
-_SET_BY_SHELL = re.compile(r"\bfor\s+(\w+)|\$\{(\w+):?=|\b(\w+)=")
+_MAY_SET_ANYTHING = frozenset({"source", "eval", "."})
 
 
 def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
@@ -271,19 +253,15 @@ def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[Ru
 
 def _read_in_a_shell(line: Line) -> set[str]:
     """Names that a script of the command takes from its environment, as far as it is certain that nothing else sets them."""
-    words = line.words
-    scripts = [word for number, word in enumerate(words) if line.in_shell(number) and starts_shell(words, number)]
-    if not scripts or _MAY_SET_ANYTHING.search(scripts[0]):
+    command = line.read
+    if any(simple.program in _MAY_SET_ANYTHING for simple in command.simple):
         return set()
-    script = _NOT_READ_HERE.sub("", scripts[0])
-    own = {name for match in _SET_BY_SHELL.findall(script) for name in match}
-    read = {first or second for first, second in _READ.findall(script)}
-    if launched := launched_by(line):
-        read -= _OF_EACH_RANK
-        read |= {first or second for value in launched.options.values() for first, second in _READ.findall(value or "")}
-    elif starts_ranks_elsewhere(words_of(words)):
-        read -= _OF_EACH_RANK
-    return read - own
+    names, launched = command.names_read(), list(launches(command))
+    if launched:
+        options = (option for launch in launched if launch.name in TORCH_LAUNCHERS for option in launch.options)
+        names -= _OF_EACH_RANK
+        names |= {read.name for _, values in options for word in values for read in word.reads if read.by is By.SHELL}
+    return names - {name for name, _ in command.sets()}
 
 
 def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from trainwright.command.reading import SHELLS
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
-from trainwright.rules.program.command import SHELLS, Line, shown, stated_lines
+from trainwright.rules.program.command import Line, shown, stated_lines
 
 Problems = Iterator[tuple[int, str, str]]
 """Number of the word, message and fix."""
@@ -28,7 +28,6 @@ def shell_words(context: Context) -> Iterator[Finding]:
                     yield found("TW414", context.locate.run(places[number]), message, fix)
 
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _AS_A_SCRIPT = "write the whole as one script: [bash, -c, SCRIPT]"
 _BUILTINS = {
     "cd": "write working_dir, and the program as the first word",
@@ -40,10 +39,11 @@ _BUILTINS = {
 
 def _first_word(line: Line) -> Problems:
     first = next(iter(line.command), "")
+    assignment = line.read.simple[0].words[0].assignment if first else None
     if first in _BUILTINS:
         yield 0, f"{first} is a word of a shell and no program, and no shell reads this command", _BUILTINS[first]
-    elif _ASSIGNMENT.fullmatch(first):
-        name, fix = first.partition("=")[0], "write it under env of the run, or `env` as the first word"
+    elif assignment:
+        name, fix = assignment.name, "write it under env of the run, or `env` as the first word"
         yield 0, f"{name} is set before the program as in a shell, and no shell reads this command", fix
 
 
@@ -68,30 +68,22 @@ def _no_script(line: Line) -> Problems:
         yield 1, f"{shell} takes {shown(script)} for the name of a file", f"write -c before it: [{shell}, -c, SCRIPT]"
 
 
-_ARGUMENTS = re.compile(r"\$(?:[@*#0-9]|\{[@*#!0-9])|\b(?:shift|getopts|source|eval)\b|(?:^|[\s;&|(])\.\s")
-"""By what a script reads the words after it, or runs what may read them."""
+_READERS = frozenset({"shift", "getopts", "source", "eval", "."})
+"""What reads the words after a script, or runs what may read them."""
 _NAMES = frozenset({"--", "-", "_"})
 """Of a script, which nobody reads."""
 
 
 def _lost(line: Line) -> Problems:
     """Words after a shell's script are the script's arguments, which it has to read."""
-    number = next((at for at, _ in enumerate(line.words) if line.in_shell(at) and starts_shell(line.words, at)), None)
-    if number is None or _ARGUMENTS.search(line.words[number]):
+    read, number = line.read, line.read.shell_text
+    if number is None or read.takes_arguments or any(simple.program in _READERS for simple in read.simple):
         return
     script, rest = line.words[number], line.words[number + 1 :]
     if rest and not (len(rest) == 1 and (rest[0] in _NAMES or rest[0] in SHELLS)):
         message = f"the shell runs {shown(script)} alone: the words after a script are its arguments, and it reads none"
         whole = shlex.quote(f"{script} {shlex.join(rest)}")
         yield number + 1, message, f"write them into the script: [bash, -c, {whole if len(whole) < 80 else 'SCRIPT'}]"
-
-
-def starts_shell(words: Sequence[str], script: int) -> bool:
-    """Whether the options before a script are those of a shell; ``python -c`` has one too."""
-    at = script - 1
-    while at > 0 and (words[at].startswith(("-", "+")) or words[at - 1] in ("-o", "+o", "-O", "+O")):
-        at -= 1
-    return words[at].rpartition("/")[2] in SHELLS
 
 
 RUN = (shell_words,)

@@ -1,0 +1,204 @@
+"""What a command consists of: words, simple commands, and what joins them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+
+class By(Enum):
+    """Who puts a variable's value in its place."""
+
+    SHELL = "shell"
+    KUBERNETES = "kubernetes"
+    """``$(NAME)``, before anything starts."""
+    NOBODY = "nobody"
+    """``$NAME`` in a word that no shell reads."""
+
+
+class Read(NamedTuple):
+    """A variable that a word reads."""
+
+    name: str
+    """Empty for arithmetic that nobody does."""
+    by: By
+    default: bool = False
+    """Whether the place brings what to write where the variable is not set, as ``${RANK:-0}`` does."""
+
+
+class Word(NamedTuple):
+    """One word, as its program gets it."""
+
+    text: str
+    """Without the quotes of a shell; what is replaced is as it is written."""
+    reads: tuple[Read, ...] = ()
+    value: str | None = None
+    """The whole word where the command itself says all of it; None where that shows only when it runs."""
+
+    @property
+    def base(self) -> str:
+        """Of a program's path, the last part."""
+        return (self.value or self.text).rpartition("/")[2]
+
+    @property
+    def variable(self) -> str | None:
+        """The variable that it is, if it is nothing else."""
+        if len(self.reads) != 1:
+            return None
+        name = self.reads[0].name
+        return name if self.text in (f"${name}", f"${{{name}}}", f"$({name})") else None
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """``NAME=VALUE`` as an argument, as env and ``mpirun -x`` take it."""
+        match = _ASSIGNMENT.match(self.text)
+        if match is None:
+            return None
+        value = self.value[match.end() :] if self.value is not None else None
+        return Assignment(match[1], Word(self.text[match.end() :], self.reads, value))
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+
+
+class Assignment(NamedTuple):
+    """A variable that a command sets; of a loop's, or of one that ``read`` fills, nothing is known."""
+
+    name: str
+    word: Word = Word("")
+
+
+class Redirect(NamedTuple):
+    """``2> log``: the operator with the number before it, and the file; of a here-document the text."""
+
+    operator: str
+    word: Word
+
+
+class Simple(NamedTuple):
+    """A program with its words, or assignments alone."""
+
+    words: tuple[Word, ...]
+    sets: tuple[Assignment, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    within: tuple[str, ...] = ()
+    """What is around it, the outermost first: shell, pipeline, group, subshell, substitution, branch, loop, function."""
+    then: str = ""
+    """What joins it to the next: ``&&``, ``||``, ``|``, ``;`` or ``&``; empty at the end of a line."""
+    at: int | None = None
+    """Number of the word of the whole command in whose text it stands; None for the command itself."""
+
+    @property
+    def texts(self) -> list[int]:
+        """Numbers of the words that a program reads as its text: those that follow ``-c``, or the end of a shell's options after
+        it, as in ``[bash, -c, --]`` with the text in ``args``.
+        """
+        words = [word.text for word in self.words]
+        before = (words[number - 1 - (number > 1 and words[number - 1] == "--")] for number in range(1, len(words)))
+        return [number for number, word in enumerate(before, 1) if words[number] != "--" and _TEXT_FOLLOWS.fullmatch(word)]
+
+    @property
+    def start(self) -> int:
+        """Where the program begins that it starts in the end, behind ``exec``, ``env``, ``timeout`` and their options."""
+        start, wrapper = 0, self._wrapper(0)
+        while wrapper:
+            start = wrapper.end(self.words, start + 1)
+            wrapper = self._wrapper(start)
+        return start
+
+    def _wrapper(self, index: int) -> Wrapper | None:
+        return WRAPPERS.get(self.words[index].base) if index < len(self.words) else None
+
+    @property
+    def program(self) -> str:
+        """Name of the program that it starts in the end, without folders; empty where there is none."""
+        return self.words[self.start].base if self.start < len(self.words) else ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether a program in front of the other one goes on as a process of its own, as timeout does."""
+        return any(not WRAPPERS[word.base].replaced for word in self.words[: self.start] if word.base in WRAPPERS)
+
+
+_TEXT_FOLLOWS = re.compile(r"-[a-z]*c")
+
+
+class Wrapper(NamedTuple):
+    """A program, or a shell's word, that starts the program named behind it."""
+
+    valued: frozenset[str] = frozenset()
+    """Its options whose value is the next word."""
+    operands: int = 0
+    """How many words of its own follow the options."""
+    replaced: bool = True
+    """Whether the other program takes its process."""
+
+    def end(self, words: tuple[Word, ...], index: int) -> int:
+        """Where the other program begins."""
+        while index < len(words) and (words[index].text.startswith("-") or words[index].assignment):
+            index += 1 + (words[index].text in self.valued)
+        return index + self.operands
+
+
+WRAPPERS = {
+    "exec": Wrapper(frozenset({"-a"})),
+    "command": Wrapper(frozenset({"-v", "-V"})),
+    "env": Wrapper(frozenset({"-u", "--unset", "-C", "--chdir"})),
+    "nice": Wrapper(frozenset({"-n"})),
+    "ionice": Wrapper(frozenset({"-c", "-n"})),
+    "stdbuf": Wrapper(frozenset({"-i", "-o", "-e"})),
+    "numactl": Wrapper(frozenset({"-N", "-m", "-C", "-i", "-p"})),
+    **dict.fromkeys(("nohup", "setsid"), Wrapper()),
+    **dict.fromkeys(("chrt", "taskset", "gosu", "su-exec"), Wrapper(operands=1)),
+    "sudo": Wrapper(frozenset({"-u", "-g", "-C"}), replaced=False),
+    "time": Wrapper(frozenset({"-f", "-o"}), replaced=False),
+    "timeout": Wrapper(frozenset({"-s", "-k"}), operands=1, replaced=False),
+    "tini": Wrapper(frozenset({"-p", "-e"}), replaced=False),
+    "dumb-init": Wrapper(frozenset({"-r"}), replaced=False),
+}
+"""Their manual pages: coreutils, util-linux, numactl(8), tini and dumb-init."""
+
+
+class Command(NamedTuple):
+    """A command and all that is known of the simple commands in it."""
+
+    simple: tuple[Simple, ...]
+    """In the order of the text. The command of a list of words comes first, before those of the texts that its shells read."""
+    shell_text: int | None = None
+    """Number of the word that a shell reads."""
+    takes_arguments: bool = False
+    """Whether a text reads the words behind it, as ``"$@"``."""
+    whole: bool = True
+    """Whether the grammar knows all of it: a quote that nothing closes leaves the rest unread."""
+
+    def words(self) -> Iterator[Word]:
+        for simple in self.simple:
+            yield from simple.words
+            yield from (assignment.word for assignment in simple.sets)
+
+    def sets(self) -> Iterator[Assignment]:
+        """What its shells set, and what stands as ``NAME=VALUE`` among the words of a program."""
+        for simple in self.simple:
+            yield from simple.sets
+            texts = simple.texts
+            yield from filter(None, (word.assignment for number, word in enumerate(simple.words) if number not in texts))
+
+    def names_read(self) -> set[str]:
+        """Variables that a shell has to have from elsewhere, so that their place is not empty."""
+        return {read.name for word in self.words() for read in word.reads if read.by is By.SHELL and not read.default}
+
+    @property
+    def process_1(self) -> Simple:
+        """The simple command whose program is process 1 once it runs. A shell becomes what ``exec`` starts; bash also becomes the
+        last command of its text where nothing is around that (seen with bash 5.2; dash 0.5.12 waits for it).
+        """
+        first = self.simple[0]
+        inside = [simple for simple in self.simple if simple.within == ("shell",) and simple.then not in ("|", "&")]
+        if first.stays or not inside:
+            return first
+        replaced = next((simple for simple in inside if simple.words and simple.words[0].text == "exec"), None)
+        last = self.simple[-1]
+        bare = last.within == ("shell",) and not last.redirects and not last.sets and first.program == "bash"
+        return replaced or (last if bare else first)
