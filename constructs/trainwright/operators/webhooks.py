@@ -6,7 +6,6 @@ what the CRD's schema demands is checked elsewhere.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from trainwright.operators.kubeflow_trainer import rules as trainer
 from trainwright.operators.kuberay import rules as ray
 from trainwright.operators.kueue import rules as kueue
 from trainwright.operators.mpi_operator import rules as mpi
+from trainwright.operators.operator import defaults as completed
 from trainwright.operators.training_operator import rules as kubeflow
 from trainwright.operators.volcano import rules as volcano
 
@@ -38,22 +38,6 @@ WEBHOOKS: Mapping[GroupKind, Check] = {
 """Kind -> the check of its operator."""
 
 
-DEFAULTS: Mapping[GroupKind, Callable[[dict[str, Any]], None]] = {
-    GroupKind("jobset.x-k8s.io", "JobSet"): jobset.fill_in,
-}
-"""Kind -> what its mutating webhook writes, before the API server validates the object."""
-
-
-def completed(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object after its operator's mutating webhook, as far as that decides whether it is valid."""
-    fill_in = DEFAULTS.get(GroupKind.of(manifest))
-    if fill_in is None:
-        return manifest
-    made = copy.deepcopy(dict(manifest))
-    fill_in(made)
-    return made
-
-
 def objections(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     """What the operator of an object's kind refuses, and Kueue of any kind."""
     if check := WEBHOOKS.get(GroupKind.of(manifest)):
@@ -61,4 +45,4 @@ def objections(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     yield from kueue.queued(manifest)
 
 
-__all__ = ["DEFAULTS", "WEBHOOKS", "Check", "Objection", "completed", "objections"]
+__all__ = ["WEBHOOKS", "Check", "Objection", "completed", "objections"]

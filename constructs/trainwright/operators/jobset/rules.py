@@ -15,28 +15,11 @@ from trainwright.objects.fields import items, mapping, number, text, texts
 from trainwright.objects.metadata import LONGEST_LABEL, not_a_service_label, not_qualified
 from trainwright.objects.problem import Objection, Problem
 from trainwright.operators.job.rules import job_problems
+from trainwright.operators.jobset.defaults import JOBS, POD
 
-JOBS, POD = "/spec/replicatedJobs", "/template/spec/template/spec"
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
 MOST_PODS = 2**31 - 1
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-
-
-def fill_in(manifest: dict[str, Any]) -> None:
-    """Write what the defaulting webhook does, as far as a schema asks for it or a rule reads it."""
-    for index, rule in items(manifest, "/spec/failurePolicy/rules"):
-        if rule.get("name") in (None, "") and isinstance(rule, dict):
-            rule["name"] = f"failurePolicyRule{index}"
-    for _, job in items(manifest, JOBS):
-        fill_in_job(job)
-
-
-def fill_in_job(job: Mapping[str, Any]) -> None:
-    spec, pod = at(job, "/template/spec"), at(job, POD)
-    if isinstance(spec, dict) and spec.get("completionMode") is None:
-        spec["completionMode"] = "Indexed"
-    if isinstance(pod, dict) and pod.get("restartPolicy") in (None, ""):
-        pod["restartPolicy"] = "OnFailure"
 
 
 def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:

@@ -14,7 +14,8 @@ from trainwright.objects.fields import items, mapping, number, text
 from trainwright.objects.metadata import not_a_service_label
 from trainwright.objects.problem import Objection
 from trainwright.operators.job.rules import job_problems
-from trainwright.operators.jobset.rules import fill_in_job, refused_later
+from trainwright.operators.jobset.defaults import fill_in_job
+from trainwright.operators.jobset.rules import refused_later
 
 RESERVED = frozenset(
     (
