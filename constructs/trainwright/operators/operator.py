@@ -2,7 +2,8 @@
 
 ``defaults.py``, ``pods.py`` and ``status.py`` of a folder have one function each, named like its file, which takes objects of all
 kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating webhook. A new kind is one line in
-``FOLDERS``.
+``FOLDERS``. What follows when a pod has ended is in ``ended.py``: of Job and of JobSet, under a TrainJob too; of others it is not
+known here yet.
 """
 
 from __future__ import annotations

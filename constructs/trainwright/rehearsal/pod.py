@@ -82,31 +82,3 @@ def pod_address(first: str, index: int) -> str:
 
 def _as_lines(values: Mapping[str, str]) -> str:
     return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    name: str
-    exit_code: int
-    message: str = ""
-    """Termination message."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodEnd:
-    """A pod in phase Succeeded or Failed."""
-
-    pod: str
-    namespace: str
-    index: int
-    containers: tuple[ContainerEnd, ...]
-    conditions: frozenset[tuple[str, str]] = frozenset()
-    """Type and status."""
-
-    @property
-    def succeeded(self) -> bool:
-        return all(container.exit_code == 0 for container in self.containers)
-
-    @property
-    def failed_container(self) -> ContainerEnd | None:
-        return next((container for container in self.containers if container.exit_code != 0), None)
