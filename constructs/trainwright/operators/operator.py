@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.stored import fill_in_pod, fill_in_service
+from trainwright.operators.phase import Standing, by_pods
 
 Tree = dict[str, Any]
 
@@ -102,6 +103,15 @@ class Pods(Protocol):
         """
 
 
+class Status(Protocol):
+    """Where an object stands by what its operator has written into it."""
+
+    def __call__(self, manifest: Mapping[str, Any]) -> Standing | None:
+        """A phase and its reason, from the object with its status; None where it says neither that the run is suspended nor how
+        it ended: then the pods decide. A status of any shape is taken, and nothing is raised.
+        """
+
+
 FOLDERS: Mapping[GroupKind, str] = {
     GroupKind("batch", "Job"): "job",
     GroupKind("jobset.x-k8s.io", "JobSet"): "jobset",
@@ -147,6 +157,30 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     """What the controller of its kind makes of an object: see :class:`Pods`. A kind that is not known raises ``KeyError``."""
     part: Pods = _part(FOLDERS[GroupKind.of(manifest)], "pods")
     return part(manifest, around)
+
+
+def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Standing:
+    """Where an object of a cluster stands: by what its operator says (see :class:`Status`), else by its pods.
+
+    It does not know why something waits, or whether ranks that run do train.
+
+    Args:
+        manifest: with its status.
+        pods: of the object and of its children, with theirs.
+    """
+    key = GroupKind.of(manifest)
+    if key not in FOLDERS:
+        return Standing("unknown", f"nothing is known of a {key}")
+    part: Status = _part(FOLDERS[key], "status")
+    return part(manifest) or by_pods(pods, _wanted(manifest))
+
+
+def _wanted(manifest: Mapping[str, Any]) -> int:
+    """Pods that its controller makes; 0 where that stands in an object that is not at hand, such as a TrainJob's runtime."""
+    try:
+        return len(pods(manifest, Around()).pods)
+    except LookupError:
+        return 0
 
 
 def uid(manifest: Mapping[str, Any]) -> str:
