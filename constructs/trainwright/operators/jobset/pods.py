@@ -44,7 +44,9 @@ def _service(job_set: Tree, subdomain: str) -> Tree:
 
 
 def _job(job_set: Tree, replicated: Tree, index: int, number: int, subdomain: str) -> Tree:
-    """Args:
+    """One Job, which has in labels and annotations, of its pods too, where it stands in the JobSet.
+
+    Args:
         index: of the Job among the replicas.
         number: of the Job among all of the JobSet.
         subdomain: of the pods; empty where they have no names.

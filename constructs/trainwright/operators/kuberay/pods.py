@@ -157,7 +157,9 @@ def _head_service(cluster: Mapping[str, Any]) -> Tree:
 
 
 def _pod(cluster: Mapping[str, Any], kind: str, group: str, spec: Mapping[str, Any], index: int, around: Around) -> Pod:
-    """Args:
+    """One pod, whose container starts Ray.
+
+    Args:
         kind: ``head`` or ``worker``.
         group: of workers, or ``headgroup``.
         spec: of the group.
