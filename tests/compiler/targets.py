@@ -1,6 +1,6 @@
 """The targets and their operators, as tests need them: one entry each.
 
-A new target is an entry in ``CASES``, and what its controller makes of its objects in ``controllers``. What the compiler says of
+A new target is an entry in ``CASES``, and what its controller makes of its objects in its folder. What the compiler says of
 a target itself (its operator, what else that relies on) is read from there.
 """
 

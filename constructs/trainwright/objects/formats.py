@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from urllib.parse import urlsplit
 
 from trainwright.objects.metadata import not_a_label, not_a_subdomain
@@ -135,3 +135,18 @@ def amount(value: object) -> Decimal | None:
         return None
     number, suffix = Decimal(match[1]), match[2] or ""
     return number * (_FACTORS[suffix] if suffix in _FACTORS else Decimal(f"1{suffix}"))
+
+
+def quantity(number: Decimal, like: str) -> str:
+    """A number as the API server writes it: whole, with the largest suffix of its kind.
+
+    Args:
+        number: from :func:`amount`.
+        like: a quantity whose kind of suffixes it takes, ``Ki`` or ``k``.
+    """
+    base, ending = (1024, "i") if like.endswith("i") else (1000, "")
+    if number != number.to_integral_value():
+        return f"{(number * 1000).to_integral_value(ROUND_CEILING)}m"
+    suffixes = [(f"{letter}{ending}", Decimal(base) ** power) for power, letter in enumerate("kMGTPE", start=1)]
+    suffix, factor = next(((name, size) for name, size in reversed(suffixes) if number and not number % size), ("", Decimal(1)))
+    return f"{int(number / factor)}{suffix.replace('ki', 'Ki')}"

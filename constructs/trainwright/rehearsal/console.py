@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trainwright.findings import visible
-from trainwright.rehearsal.job_status import Decision, IndexFailed, Replace
+from trainwright.operators.job.ended import Decision, IndexFailed, PodEnd, Replace
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
-from trainwright.rehearsal.pod import Pod, PodEnd
+from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
 from trainwright.rehearsal.setting import Options
 from trainwright_trainer.contract import ExitCode

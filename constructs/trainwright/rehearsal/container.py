@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.operators.job.ended import ContainerEnd
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
-from trainwright.rehearsal.pod import ContainerEnd, Pod
+from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.rehearsal.job_status import IndexDone, JobEnd, JobStatus, Replace
+from trainwright.operators.job.ended import IndexDone, JobEnd, JobStatus, PodEnd, Replace
 from trainwright.rehearsal.kinds import Job
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.observer import Observer
-from trainwright.rehearsal.pod import PodEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class JobController:
     ) -> None:
         self._job, self._create, self._observer, self._stops = job, create, observer, stops
         self._replace_seconds = replace_seconds
-        self._status = JobStatus(job)
+        self._status = JobStatus(job.model_dump(by_alias=True, exclude_none=True))
         self._waiting = deque(range(job.completions))
         self._tasks: dict[asyncio.Task[PodEnd], int] = {}
         self._runs: dict[int, PodRun] = {}

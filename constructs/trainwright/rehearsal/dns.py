@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainwright.operators.job.pods import pod_host_name
 from trainwright.rehearsal.kinds import Service
 from trainwright.rehearsal.objects import Objects
-from trainwright.rehearsal.pod import pod_address, pod_host_name, pod_labels
+from trainwright.rehearsal.pod import pod_address, pod_labels
 
 CLUSTER_DOMAIN = "cluster.local"
 _FILE_ENDINGS = frozenset({
@@ -74,8 +75,8 @@ class ClusterDns:
             return Unresolvable(name, *reason)
         index = host.removeprefix(f"{job.name}-")
         if host == index or not index.isdecimal() or str(int(index)) != index or int(index) >= job.completions:
-            last = pod_host_name(job, job.completions - 1)
-            return Unresolvable(name, f"no pod has the host name {host}: they are {pod_host_name(job, 0)} to {last}",
+            last = pod_host_name(job.name, job.completions - 1)
+            return Unresolvable(name, f"no pod has the host name {host}: they are {pod_host_name(job.name, 0)} to {last}",
                                 "write one of those")
         if mismatch := self._mismatch(self._objects.services[service], int(index)):
             return Unresolvable(name, f"the selector of Service {service} does not match the pod: {mismatch}",

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainwright.operators.job.pods import INDEX_KEY, INDEX_VARIABLE
 from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector
 from trainwright.rehearsal.objects import Blocker
-from trainwright.rehearsal.pod import INDEX_KEY, Pod
+from trainwright.rehearsal.pod import Pod
 
-COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))", re.DOTALL)
 
 
@@ -44,8 +44,8 @@ def container_environment(
         value = _value(environment, variable, pod, config_maps, caller, f"{where}, env {variable.name}")
         if value is not None:
             environment.values[variable.name] = value
-    if all(variable.name != COMPLETION_INDEX for variable in container.env):
-        environment.values[COMPLETION_INDEX] = pod.labels[INDEX_KEY]
+    if all(variable.name != INDEX_VARIABLE for variable in container.env):
+        environment.values[INDEX_VARIABLE] = pod.labels[INDEX_KEY]
     return environment
 
 

@@ -13,10 +13,11 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
+from trainwright.operators.job.ended import ContainerEnd, PodEnd
 from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
 from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
 from trainwright.rehearsal.observer import Observer
-from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
+from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 
 OnLine = Callable[[Pod, str, str], None]

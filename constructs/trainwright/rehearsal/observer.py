@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.operators.job.ended import Decision, PodEnd
 from trainwright.rehearsal.differences import Difference
-from trainwright.rehearsal.job_status import Decision
-from trainwright.rehearsal.pod import Pod, PodEnd
+from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 
 WARNING_LEVELS = ("warning", "error", "critical")

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+from trainwright.operators.job.defaults import selected_labels
+from trainwright.operators.job.pods import INDEX_KEY, index_annotations, pod_host_name
+from trainwright.operators.operator import uid
 from trainwright.rehearsal.kinds import Job
 
-INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' alphabet for generated names: no vowels, no lookalikes (k8s.io/apimachinery/pkg/util/rand)."""
 NODE_NAME = "rehearsal"
@@ -52,37 +54,26 @@ class Pod:
 
 
 def create_pod(job: Job, index: int, address: str) -> Pod:
-    """A pod of one completion index, with a new name (kubernetes pkg/controller/job/indexed_job_utils.go)."""
+    """A pod of one completion index, with a new name."""
     suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
-    template = job.spec.template
+    template, host_name = job.spec.template, pod_host_name(job.name, index)
     return Pod(
-        name=f"{job.name}-{index}-{suffix}",
+        name=f"{host_name}-{suffix}",
         index=index,
-        host_name=pod_host_name(job, index),
+        host_name=host_name,
         namespace=job.namespace,
         address=address,
         labels=pod_labels(job, index),
-        annotations={**template.metadata.annotations, INDEX_KEY: str(index)},
+        annotations={**template.metadata.annotations, **index_annotations(index, job.spec.backoff_limit_per_index is not None)},
         service_account=template.spec.service_account_name,
         uid=str(uuid.uuid4()),
     )
 
 
-def pod_host_name(job: Job, index: int) -> str:
-    return f"{job.name}-{index}"
-
-
 def pod_labels(job: Job, index: int) -> dict[str, str]:
-    """Labels of the template, and those that the controller adds; the controller's win."""
-    uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{job.namespace}/{job.name}"))
-    return {
-        **job.spec.template.metadata.labels,
-        "batch.kubernetes.io/job-name": job.name,
-        "job-name": job.name,
-        "batch.kubernetes.io/controller-uid": uid,
-        "controller-uid": uid,
-        INDEX_KEY: str(index),
-    }
+    """Labels of the template, and those that the API server and the controller add, which win."""
+    owner = uid({"metadata": {"namespace": job.namespace, "name": job.name}})
+    return {**job.spec.template.metadata.labels, **selected_labels(job.name, owner), INDEX_KEY: str(index)}
 
 
 def pod_address(first: str, index: int) -> str:
@@ -91,31 +82,3 @@ def pod_address(first: str, index: int) -> str:
 
 def _as_lines(values: Mapping[str, str]) -> str:
     return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    name: str
-    exit_code: int
-    message: str = ""
-    """Termination message."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodEnd:
-    """A pod in phase Succeeded or Failed."""
-
-    pod: str
-    namespace: str
-    index: int
-    containers: tuple[ContainerEnd, ...]
-    conditions: frozenset[tuple[str, str]] = frozenset()
-    """Type and status."""
-
-    @property
-    def succeeded(self) -> bool:
-        return all(container.exit_code == 0 for container in self.containers)
-
-    @property
-    def failed_container(self) -> ContainerEnd | None:
-        return next((container for container in self.containers if container.exit_code != 0), None)

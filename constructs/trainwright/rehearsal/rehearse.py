@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from trainwright.operators.job.ended import ContainerEnd, PodEnd
 from trainwright.rehearsal.checks import check_addresses, check_job, check_libraries, check_objects, check_size
 from trainwright.rehearsal.controller import JobController, JobResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down
@@ -22,7 +23,7 @@ from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, find_specification
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
-from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
+from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage

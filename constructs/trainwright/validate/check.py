@@ -15,14 +15,13 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.objects.problem import Problem
 from trainwright.operators.rows import refusals
-from trainwright.operators.webhooks import completed
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
 from trainwright.validate.core import core_problems, is_core, metadata_structure, template_structure
 from trainwright.validate.core_schemas import UnknownKindError, known_version
 from trainwright.validate.crd import Catalogue, load_catalogue
-from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
+from trainwright.validate.custom import STRUCTURAL, completed, custom_problems, served_version
 from trainwright.validate.field_names import named
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.pods import pod_problems

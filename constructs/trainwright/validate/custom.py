@@ -7,10 +7,10 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.objects.problem import Problem
-from trainwright.operators.webhooks import completed
+from trainwright.operators.operator import defaults
 from trainwright.validate.admission import admitted, field_schema, unknown_fields
 from trainwright.validate.cel_rules import rule_problems
-from trainwright.validate.core import metadata_structure
+from trainwright.validate.core import is_core, metadata_structure
 from trainwright.validate.crd import Crd, Schema, Version
 from trainwright.validate.structure import list_problems, structure_problems
 
@@ -37,7 +37,7 @@ def custom_problems(manifest: Mapping[str, Any], version: Version, kubernetes: s
     """
     schema = version.schema
     problems = list(unknown_fields(manifest, schema))
-    resource = dict(completed(admitted(manifest, schema)))
+    resource = defaults(admitted(manifest, schema))
     if version.drops_status:
         resource.pop("status", None)
     problems += metadata_structure(manifest.get("metadata"), kubernetes)
@@ -63,3 +63,8 @@ def _embedded(value: Any, schema: Schema | None, kubernetes: str, pointer: str =
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _embedded(item, (schema or {}).get("items"), kubernetes, f"{pointer}/{index}")
+
+
+def completed(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """After its operator's mutating webhook; one of a core kind as it is, since the rows about it are on what is stated."""
+    return manifest if is_core(str(manifest["apiVersion"])) else defaults(manifest)

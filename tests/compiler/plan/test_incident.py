@@ -10,10 +10,8 @@ from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.compile import CompiledRun
+from trainwright.operators.job.ended import ContainerEnd, JobEnd, JobStatus, PodEnd, Replace
 from trainwright.plan.incident import delay
-from trainwright.rehearsal.job_status import JobEnd, JobStatus, Replace
-from trainwright.rehearsal.kinds import Job
-from trainwright.rehearsal.pod import ContainerEnd, PodEnd
 from trainwright.report.plan import plan_lines
 
 OPERATORS: Data = {
@@ -103,7 +101,7 @@ def test_what_counts_fails_the_job_at_once_and_an_eviction_never(
     """The JobSet starts again where its Job failed by its limit, and ends where it failed by its policy."""
     (spec,) = jobs([*made("ddp", target).manifests])
     pods = {"completions": 4, "parallelism": 4, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
-    status = JobStatus(Job.model_validate({"metadata": {"name": "a", "namespace": "b"}, "spec": {**spec, **pods}}))
+    status = JobStatus({"metadata": {"name": "a", "namespace": "b"}, "spec": {**spec, **pods}})
     container = "trainer" if target == "job-set" else "node"
     decision = None
     for index, (code, evicted) in enumerate(codes):

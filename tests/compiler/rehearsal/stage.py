@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.operators.job.ended import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
-from trainwright.rehearsal.job_status import Decision
 from trainwright.rehearsal.observer import Event
-from trainwright.rehearsal.pod import Pod, PodEnd
+from trainwright.rehearsal.pod import Pod
 
 ROOT = Path(__file__).resolve().parents[3]
 DIST = ROOT / "dist"

@@ -17,10 +17,10 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
 from tests.processes import is_running
 
+from trainwright.operators.job.ended import IndexDone, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.container import INIT
 from trainwright.rehearsal.container_init import KILLED
-from trainwright.rehearsal.job_status import IndexDone, Replace
 
 PATIENCE_SECONDS = 150.0
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
+from trainwright.operators.job.pods import INDEX_KEY
 from trainwright.rehearsal.environment import Environment, container_environment, expand, unresolved
 from trainwright.rehearsal.objects import find_objects
-from trainwright.rehearsal.pod import INDEX_KEY, create_pod
+from trainwright.rehearsal.pod import create_pod
 
 CALLER = {"TOKEN": "from-the-caller"}
 

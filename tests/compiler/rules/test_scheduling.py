@@ -108,7 +108,7 @@ def gangs(target: str, cluster: Data, run: Data | None = None) -> list[Finding]:
 def test_pods_go_where_the_profile_says_or_a_finding_says_that_they_do_not(
     target: str, gang: str, name: str | None, together: bool
 ) -> None:
-    """By what each operator does with the flag (tests/compiler/controllers.py)."""
+    """By what each operator does with the flag (operators/*/pods.py)."""
     known = name or {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}[gang]
     operator, fine = OPERATORS[operator_of(target)], []
     for flag in VALUES:

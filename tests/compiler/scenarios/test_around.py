@@ -35,7 +35,7 @@ def test_pods_wait_for_the_data() -> None:
     ).removeprefix("/volume/")
     for pods in pods_of("resnet50-imagenet").values():
         for pod in pods:
-            (waiting,) = pod.spec["initContainers"]
+            (waiting,) = pod.written["initContainers"]
             assert waiting["args"] == [f"/data/{folder}.complete"]
             assert all(entry["readOnly"] for entry in waiting["volumeMounts"])
             assert mount(pod, "/data/imagenet") == {
@@ -61,7 +61,7 @@ def test_metrics_are_scraped_by_labels_that_pods_have(name: str) -> None:
     for pods in pods_of(name).values():
         for pod in pods:
             assert monitor["spec"]["selector"]["matchExpressions"][0]["key"] in pod.labels
-            assert endpoint["port"] in {port["name"] for port in pod.container["ports"]}
+            assert endpoint["port"] in {port.get("name") for port in pod.container["ports"]}
 
 
 def test_spot_resnet_survives_its_nodes() -> None:

@@ -22,9 +22,9 @@ from tests.compiler.validate.samples import (
 )
 
 from trainwright.findings.locate import at, escape
-from trainwright.operators.webhooks import completed
 from trainwright.validate import Catalogue
 from trainwright.validate.crd import Schema
+from trainwright.validate.custom import completed
 
 NONE = Catalogue()
 WRONG: dict[str, list[Any]] = {

@@ -14,7 +14,7 @@ from trainwright.findings.codes import CODES
 from trainwright.findings.locate import at
 from trainwright.objects.problem import Problem
 from trainwright.operators.rows import Block, Row, blocks, refusals
-from trainwright.operators.webhooks import completed
+from trainwright.validate.custom import completed
 
 ROWS = [(block, row) for block in blocks() for row in block.rows]
 PT, TF, XGB, MPI = "/spec/pytorchReplicaSpecs", "/spec/tfReplicaSpecs", "/spec/xgbReplicaSpecs", "/spec/mpiReplicaSpecs"

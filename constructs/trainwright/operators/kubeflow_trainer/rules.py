@@ -8,7 +8,8 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.objects.problem import Problem
-from trainwright.operators.jobset.rules import fill_in_job, refused_later
+from trainwright.operators.jobset.defaults import fill_in_job
+from trainwright.operators.jobset.rules import refused_later
 from trainwright.operators.rows import block
 
 

@@ -1,0 +1,80 @@
+"""The Jobs of a JobSet, and their pods (sigs.k8s.io/jobset, pkg/controllers/jobset_controller.go at v0.12)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha1
+from typing import Any
+
+from trainwright.operators.job.pods import pods as pods_of_job
+from trainwright.operators.jobset.defaults import defaults
+from trainwright.operators.operator import Around, Made, Tree, child, uid
+
+PREFIX = "jobset.sigs.k8s.io/"
+
+
+def pods(manifest: Mapping[str, Any], around: Around) -> Made:
+    """A Job for each replica, and the Service by which pods find each other."""
+    job_set = defaults(manifest)
+    name, network = job_set["metadata"]["name"], job_set["spec"]["network"]
+    subdomain = network.get("subdomain", name) if network["enableDNSHostnames"] else ""
+    made, objects = [], [_service(job_set, subdomain)] if subdomain else []
+    for number, (replicated, index) in enumerate(_replicas(job_set)):
+        job = _job(job_set, replicated, index, number, subdomain)
+        objects.append(job)
+        for pod in pods_of_job(job, around).pods:
+            priority = around.priorities.get(pod.spec.get("priorityClassName", ""), 0)
+            pod.labels[f"{PREFIX}priority"] = str(priority)  # by the webhook on pods, pkg/webhooks/pod_mutating_webhook.go
+            made.append(replace(pod, role=replicated["name"]))
+    return Made(made, objects)
+
+
+def _replicas(job_set: Tree) -> list[tuple[Tree, int]]:
+    return [(one, index) for one in job_set["spec"]["replicatedJobs"] for index in range(one["replicas"])]
+
+
+def _service(job_set: Tree, subdomain: str) -> Tree:
+    return child(job_set, "Service", subdomain, spec={
+        "clusterIP": "None",
+        "publishNotReadyAddresses": job_set["spec"]["network"]["publishNotReadyAddresses"],
+        "selector": {f"{PREFIX}jobset-name": job_set["metadata"]["name"]},
+    })  # fmt: skip
+
+
+def _job(job_set: Tree, replicated: Tree, index: int, number: int, subdomain: str) -> Tree:
+    """One Job, which has in labels and annotations, of its pods too, where it stands in the JobSet.
+
+    Args:
+        index: of the Job among the replicas.
+        number: of the Job among all of the JobSet.
+        subdomain: of the pods; empty where they have no names.
+    """
+    of_set, template = job_set["metadata"], copy.deepcopy(replicated["template"])
+    name, group = f"{of_set['name']}-{replicated['name']}-{index}", replicated["groupName"]
+    in_group = [(one, at) for one, at in _replicas(job_set) if one["groupName"] == group]
+    told = {
+        f"{PREFIX}{key}": str(value)
+        for key, value in {
+            "jobset-name": of_set["name"],
+            "jobset-uid": uid(job_set),
+            "replicatedjob-name": replicated["name"],
+            "replicatedjob-replicas": replicated["replicas"],
+            "global-replicas": len(_replicas(job_set)),
+            "job-index": index,
+            "job-global-index": number,
+            "job-key": sha1(f"{of_set.get('namespace', 'default')}/{name}".encode(), usedforsecurity=False).hexdigest(),
+            "group-name": group,
+            "group-replicas": len(in_group),
+            "job-group-index": [(one["name"], at) for one, at in in_group].index((replicated["name"], index)),
+            "restart-attempt": 0,
+        }.items()
+    }
+    for owner in (template, template["spec"]["template"]):
+        metadata = owner.setdefault("metadata", {})
+        for field in ("labels", "annotations"):
+            metadata[field] = {**metadata.get(field, {}), **told}
+    if subdomain:
+        template["spec"]["template"]["spec"]["subdomain"] = subdomain
+    return child(job_set, "Job", name, "batch/v1", metadata=template["metadata"], spec={**template["spec"], "suspend": False})

@@ -1,0 +1,209 @@
+"""The parts of an operator's folder that speak of objects in a cluster, and how to find them by the kind of an object.
+
+``defaults.py``, ``pods.py`` and ``status.py`` of a folder have one function each, named like its file, which takes objects of all
+kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating webhook. A new kind is one line in
+``FOLDERS``. What follows when a pod has ended is in ``ended.py``: of Job and of JobSet, under a TrainJob too; of others it is not
+known here yet.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+from trainwright.manifest.kinds import GroupKind
+from trainwright.objects.stored import fill_in_pod, fill_in_service
+from trainwright.operators.phase import Standing, by_pods
+
+Tree = dict[str, Any]
+
+SUFFIX = "abcde"
+"""Stands for the random end of a generated name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a controller sees besides the object: its own flags, and other objects of the namespace."""
+
+    objects: Sequence[Mapping[str, Any]] = ()
+    """Those that the object names, such as the TrainingRuntime of a TrainJob."""
+    gangs: Mapping[str, str | None] = field(default_factory=dict)
+    """Operator -> the value of its flag for gangs (``Operator.gang_scheduler`` of a profile)."""
+    init_container: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the Training Operator's template for the init container of workers, over its own."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """PriorityClass -> its value."""
+    suffix: str = SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as its controller sends it to the API server, and what is known of it by whoever made it."""
+
+    role: str
+    """As the operator calls it, in lower case: ``worker``, the name of a task or of a replicated Job, ``node`` of a Job."""
+    index: int
+    """Among the pods of its role, from 0."""
+    host: str
+    """By which pods of its namespace find it; its name where it has no other."""
+    manifest: Tree
+
+    @property
+    def spec(self) -> Tree:
+        spec: Tree = self.manifest["spec"]
+        return spec
+
+    @property
+    def labels(self) -> dict[str, str]:
+        labels: dict[str, str] = self.manifest["metadata"]["labels"]
+        return labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        annotations: dict[str, str] = self.manifest["metadata"].get("annotations", {})
+        return annotations
+
+
+class Made(NamedTuple):
+    """What the controllers make of an object, those of its children included."""
+
+    pods: Sequence[Pod] = ()
+    objects: Sequence[Tree] = ()
+    """Services, Secrets, ConfigMaps, PodGroups, Jobs and other children, each as it is sent. Secrets have empty values."""
+
+
+class Defaults(Protocol):
+    """What API server and mutating webhooks write into an object before they store it."""
+
+    def __call__(self, manifest: Mapping[str, Any]) -> Tree:
+        """The object as it is stored; the argument stays as it is, and what is stored already comes back equal.
+
+        It does not know uids, times and the counters that the API server keeps, defaults that a CRD's schema states (they are
+        the schema's), or whether the object is valid: any shape is taken, and nothing is raised for one that would be refused.
+        """
+
+
+class Pods(Protocol):
+    """What an operator's controller makes of an object."""
+
+    def __call__(self, manifest: Mapping[str, Any], around: Around) -> Made:
+        """All pods at once, as of a run that has just been admitted, in the order of roles and of indexes.
+
+        It does not know what a scheduler or kubelet adds, waits of one role for another, or quotas. ``suspend`` is not looked at.
+
+        Raises:
+            KeyError, TypeError, ValueError: for an object that the API server or a webhook refuses.
+            LookupError: for an object that it names, and that is not in ``around``.
+        """
+
+
+class Status(Protocol):
+    """Where an object stands by what its operator has written into it."""
+
+    def __call__(self, manifest: Mapping[str, Any]) -> Standing | None:
+        """A phase and its reason, from the object with its status; None where it says neither that the run is suspended nor how
+        it ended: then the pods decide. A status of any shape is taken, and nothing is raised.
+        """
+
+
+FOLDERS: Mapping[GroupKind, str] = {
+    GroupKind("batch", "Job"): "job",
+    GroupKind("jobset.x-k8s.io", "JobSet"): "jobset",
+    GroupKind("trainer.kubeflow.org", "TrainJob"): "kubeflow_trainer",
+    GroupKind("kubeflow.org", "PyTorchJob"): "training_operator",
+    GroupKind("kubeflow.org", "TFJob"): "training_operator",
+    GroupKind("kubeflow.org", "XGBoostJob"): "training_operator",
+    GroupKind("kubeflow.org", "MPIJob"): "mpi_operator",
+    GroupKind("batch.volcano.sh", "Job"): "volcano",
+    GroupKind("ray.io", "RayJob"): "kuberay",
+    GroupKind("ray.io", "RayCluster"): "kuberay",
+}
+"""Kind -> the folder of the operator whose controller makes pods of it."""
+
+
+_OF_THE_CORE = {GroupKind("", "Pod"): fill_in_pod, GroupKind("", "Service"): fill_in_service}
+
+
+@cache
+def _part(folder: str, name: str) -> Any:
+    """A function of a folder; None where the folder has no such file."""
+    module = f"trainwright.operators.{folder}.{name}"
+    return getattr(import_module(module), name) if find_spec(module) else None
+
+
+def makes_pods(manifest: Mapping[str, Any]) -> bool:
+    """Whether the controller of its kind is known here."""
+    return GroupKind.of(manifest) in FOLDERS
+
+
+def defaults(manifest: Mapping[str, Any]) -> Tree:
+    """The object as it is stored: see :class:`Defaults`. Of a kind that is not known here, it is as it was."""
+    key = GroupKind.of(manifest)
+    if fill_in := _OF_THE_CORE.get(key):
+        stored = copy.deepcopy(dict(manifest))
+        if isinstance(stored.get("spec"), dict):
+            fill_in(stored["spec"])
+        return stored
+    part: Defaults | None = _part(FOLDERS[key], "defaults") if key in FOLDERS else None
+    return part(manifest) if part else dict(manifest)
+
+
+def pods(manifest: Mapping[str, Any], around: Around) -> Made:
+    """What the controller of its kind makes of an object: see :class:`Pods`. A kind that is not known raises ``KeyError``."""
+    part: Pods = _part(FOLDERS[GroupKind.of(manifest)], "pods")
+    return part(manifest, around)
+
+
+def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Standing:
+    """Where an object of a cluster stands: by what its operator says (see :class:`Status`), else by its pods.
+
+    It does not know why something waits, or whether ranks that run do train.
+
+    Args:
+        manifest: with its status.
+        pods: of the object and of its children, with theirs.
+    """
+    key = GroupKind.of(manifest)
+    if key not in FOLDERS:
+        return Standing("unknown", f"nothing is known of a {key}")
+    part: Status = _part(FOLDERS[key], "status")
+    return part(manifest) or by_pods(pods, _wanted(manifest))
+
+
+def _wanted(manifest: Mapping[str, Any]) -> int:
+    """Pods that its controller makes; 0 where that stands in an object that is not at hand, such as a TrainJob's runtime."""
+    try:
+        return len(pods(manifest, Around()).pods)
+    except LookupError:
+        return 0
+
+
+def uid(manifest: Mapping[str, Any]) -> str:
+    """Of an object in a cluster; of one in a file, one that is always the same."""
+    metadata = manifest["metadata"]
+    full_name = f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+    return str(metadata.get("uid") or uuid.uuid5(uuid.NAMESPACE_DNS, full_name))
+
+
+def child(owner: Mapping[str, Any], kind: str, name: str, version: str = "v1", **fields: Any) -> Tree:
+    """An object that a controller makes for another one, which goes when that goes.
+
+    Args:
+        owner: whose it is; it is made in its namespace.
+        kind: of the child.
+        name: of the child.
+        version: ``apiVersion`` of the child.
+        fields: further ones; ``metadata`` is added to the child's own.
+    """
+    reference = {
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"], "uid": uid(owner),
+        "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+    metadata = {"name": name, "namespace": owner["metadata"].get("namespace", "default"), **fields.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": {**metadata, "ownerReferences": [reference]}, **fields}
