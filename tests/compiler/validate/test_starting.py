@@ -246,12 +246,15 @@ def main(**fields: Any) -> Data:
         {"resources": {"claims": [{"name": "gpu"}]}},
         {"env": [{"name": "A", "value": "a\0b"}]},
         {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "..data"}}}]},
-        {"volumeMounts": [{"name": "tmp", "mountPath": "/proc"}]},
     ],
     ids=str,
 )
 def test_an_override_that_no_node_can_start(fields: Data) -> None:
     assert "TW603" in codes(main(**fields), PRIVILEGED)
+
+
+def test_an_override_that_mounts_where_nothing_can_be_mounted() -> None:
+    assert codes(main(volumeMounts=[{"name": "tmp", "mountPath": "/proc"}]), PRIVILEGED) == ["TW233"]
 
 
 def test_user_0_of_the_pod() -> None:
