@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance_record import recorded
-
-from trainwright.report.tables import table
+from tests.tables import table
 
 TITLES = {"ddp": "DDP", "fsdp2": "FSDP2", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3", "horovod": "Horovod"}
 """Engines, as the suites and as people call them."""

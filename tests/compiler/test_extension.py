@@ -107,7 +107,6 @@ class Swarm(Target):
     kueue: str | None = "example.com/swarm"
     minimum_kubernetes = (1, 33)
     templates: Mapping[str, Template] = {"node": (SWARM, f"{JOB}/template")}
-    guide = "See the manual of the operator that nobody has."
     kinds: tuple[ObjectKind, ...] = (
         ObjectKind(
             SWARM,

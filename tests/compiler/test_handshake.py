@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel, TypeAdapter
 from tests.compiler.example import EVERY_TARGET
+from tests.tables import beside
 
 from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous, TargetName
 from trainwright.operators import TARGETS
@@ -158,7 +159,7 @@ def test_targets_are_well_formed(target: Any) -> None:
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", target.name)
     assert target.title
     assert target.minimum_kubernetes >= (1, 29)
-    assert len(target.guide) > 200
+    assert len(beside(target, "md").read_text(encoding="utf-8")) > 200
     reasons = {kind.key: kind.reasons for kind in target.kinds}
     assert len(reasons) == len(target.kinds)
     assert target.kind in reasons

@@ -17,13 +17,13 @@ import pytest
 from tests.compiler.example import RUN, Data, compiled
 from tests.compiler.findings.page import overlay
 from tests.compiler.projects import ROOT
+from tests.tables import reference
 
 from trainwright.findings import CompileError
 from trainwright.reading import validate_data
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.report.schema import described_schema
-from trainwright.report.tables import reference
 from trainwright.run import Run
 from trainwright_trainer.contract import RunSpec
 

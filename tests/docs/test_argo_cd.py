@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from tests.compiler.example import compiled
 from tests.compiler.targets import CASES as TARGETS
 from tests.compiler.targets import Statuses, on, profile_for
+from tests.tables import beside
 
 from trainwright.operators import TARGETS as REGISTRY
 
@@ -54,11 +55,13 @@ def health_checks() -> str:
     lines, written = [], dict[str, str]()
     for name, target in REGISTRY.items():
         key = f"  resource.customizations.health.{'_'.join(target.kind)}"
-        if target.health in written:
-            lines.append(f"{key}: *{written[target.health]}")
+        own = beside(target, "lua")
+        check = (own if own.exists() else own.parents[1] / "conditions.lua").read_text(encoding="utf-8")
+        if check in written:
+            lines.append(f"{key}: *{written[check]}")
         else:
-            written[target.health] = name
-            lines += [f"{key}: &{name} |", *(f"    {line}" for line in target.health.splitlines())]
+            written[check] = name
+            lines += [f"{key}: &{name} |", *(f"    {line}" for line in check.splitlines())]
     return "\n".join(lines) + "\n"
 
 

@@ -12,12 +12,7 @@ from tests.compiler.public.keys import key_tables
 from tests.compiler.test_handshake import TOPOLOGIES
 from tests.conformance_table import conformance_table
 from tests.pages import DOCS, PAGES, generated, regenerate
-
-from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, EnvironmentChannel, Gang
-from trainwright.operators import TARGETS
-from trainwright.policy import Policy
-from trainwright.report.tables import (
+from tests.tables import (
     engine_table,
     feature_table,
     finding_tables,
@@ -31,6 +26,11 @@ from trainwright.report.tables import (
     target_sections,
     word_table,
 )
+
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, EnvironmentChannel, Gang
+from trainwright.operators import TARGETS
+from trainwright.policy import Policy
 from trainwright.run import Run
 
 ALL = list(TARGETS.values())

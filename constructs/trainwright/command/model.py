@@ -157,8 +157,9 @@ WRAPPERS = {
     "timeout": Wrapper(frozenset({"-s", "-k"}), operands=1, replaced=False),
     "tini": Wrapper(frozenset({"-p", "-e"}), replaced=False),
     "dumb-init": Wrapper(frozenset({"-r"}), replaced=False),
+    "xargs": Wrapper(frozenset({"-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"}), replaced=False),
 }
-"""Their manual pages: coreutils, util-linux, numactl(8), tini and dumb-init."""
+"""Their manual pages: coreutils, util-linux, findutils, numactl(8), tini and dumb-init."""
 
 
 class Command(NamedTuple):

@@ -122,42 +122,12 @@ Template = tuple[GroupKind, str]
 """Kind of an object, and the pointer of a pod template in it."""
 
 
-HEALTH_BY_CONDITIONS = """\
--- What a controller says by its conditions. A condition counts while its status is "True".
-local meaning = {
-  {"Failed", "Degraded"},
-  {"Complete", "Healthy"},
-  {"Completed", "Healthy"},
-  {"Succeeded", "Healthy"},
-  {"Suspended", "Suspended"},
-  {"Restarting", "Progressing"},
-  {"Running", "Progressing"},
-  {"Created", "Progressing"},
-}
-local said = {}
-if obj.status ~= nil and obj.status.conditions ~= nil then
-  for _, condition in ipairs(obj.status.conditions) do
-    if condition.status == "True" then
-      said[condition.type] = condition.message or condition.reason or ""
-    end
-  end
-end
-for _, row in ipairs(meaning) do
-  local word, health = row[1], row[2]
-  if said[word] ~= nil then
-    return { status = health, message = word .. ": " .. said[word] }
-  end
-end
-return { status = "Progressing", message = "no verdict yet" }
-"""
-"""The health check of a kind whose controller speaks by conditions."""
-
-
 class Target(ABC):
     """A kind of Kubernetes object that can carry a run.
 
-    In most, no object is shared, no operator depends on another, each role has a place of its own, and conditions say how a run
-    is.
+    In most, no object is shared, no operator depends on another, and each role has a place of its own. Beside the module is a
+    file of the target's name that ends with ``.md``: its section of docs/targets.md. One that ends with ``.lua`` says what the
+    status of the object that carries the run means to Argo CD, where ``conditions.lua`` does not.
     """
 
     name: str
@@ -194,10 +164,6 @@ class Target(ABC):
     """Whether its Services have no address for a pod that is not ready, so that peers cannot find it."""
     rules: tuple[Rule, ...] = ()
     """About this target alone."""
-    health: str = HEALTH_BY_CONDITIONS
-    """What the status of the object that carries the run means to Argo CD: a health check in Lua, for docs/examples/argo-cd."""
-    guide: str
-    """The target's section of docs/targets.md, in Markdown, without its heading."""
 
     @abstractmethod
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:

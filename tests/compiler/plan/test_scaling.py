@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.tables import MODELS, SHARDINGS
 
 from trainwright.cluster.model import NodePool
 from trainwright.plan.estimate.scaling import collective_seconds, scaling
 from trainwright.plan.model import BatchPlan
-from trainwright.report.tables import MODELS, SHARDINGS
 from trainwright.run import TrainerWorkload
 from trainwright_trainer.contract.estimate.traffic import Collective
 

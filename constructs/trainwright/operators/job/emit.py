@@ -124,22 +124,6 @@ class IndexedJob(Target):
         ),
     )
 
-    guide = """\
-This is a plain Kubernetes Job, with an index for each node. It needs no operator.
-
-- **Emits** a ConfigMap, a headless Service and a Job. Pod i has the name `<name>-<i>.<name>`, even before it is ready.
-- **Needs** Kubernetes 1.33, where `backoffLimitPerIndex` is stable. With a limit for the whole Job, one incident on N pods
-  counts as N failures, and the delay before the next attempt doubles with each: [10 minutes from 7 pods
-  on](#what-an-incident-costs).
-- **Failures.** `podFailurePolicy` follows from the exit codes: a permanent code ends the Job with pod, code and rule in its
-  status; evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of
-  one incident end within seconds of each other, and come back together. With `on_disruption: fail` an evicted pod ends the Job.
-- **Independent pods** ([`independent`](topologies.md#independent)) have no Service. One that has used up its retries leaves the
-  others alone; the Job fails once all have ended.
-- **Special.** A completed index never comes back. A pod that fails in its teardown after the last commit finds the run
-  complete, and ends with 0 without waiting for peers.
-"""
-
 
 TARGET: Target = IndexedJob()
 

@@ -154,32 +154,6 @@ class JobSet(Target):
         ),
     )
 
-    guide = """\
-- **Emits** a ConfigMap and a JobSet of one Job, and of one more for each [further role](roles.md#further-roles). Its controller
-  creates the Job `<name>-node-0` and the Service `<name>`; pod i is `<name>-node-0-<i>.<name>`.
-- **Needs** JobSet with its webhooks, and Kubernetes 1.31. `backoffLimitPerIndex` is on by default since 1.29.
-- **Failures.** The Job has the same policy, but no retries of its own: they would come first, and bring back one pod
-  without the others. Under the supervisor its `backoffLimitPerIndex` and `maxFailedIndexes` are 0, so that [the pods that
-  one eviction takes along do not delay each other](#what-an-incident-costs). The first failure that counts restarts the
-  whole set, up to `restarts` times. A permanent code ends it (rule `FailJobSet`), also where peers have ended with 202
-  before. Under an opaque `command`, nobody tells the peers of an evicted pod that it is gone, and they would wait for it
-  until NCCL's own timeout. So an eviction fails the Job, and the set restarts without counting it (rule
-  `RestartJobSetAndIgnoreMaxRestarts`).
-- **Its failure rules** follow from the run, so none is stated by hand:
-
-  | rule | when | by |
-  | --- | --- | --- |
-  | `FailJobSet` on `PodFailurePolicy` | a permanent code, an eviction that ends it | exit codes; `on_disruption: fail` |
-  | `RestartJobSetAndIgnoreMaxRestarts` on `PodFailurePolicy` | an eviction without the supervisor | `command`, further roles |
-  | `FailJobSet` on `DeadlineExceeded` | the time is over | `deadline` |
-  | none, which means `RestartJobSet` | any other failure | `restarts` |
-
-- **Independent pods** ([`independent`](topologies.md#independent)) have no Service. The Job brings back each by itself, up to
-  `restarts` times, and the set never starts again: that would repeat the pods that are done.
-- **Special.** The controller restarts all pods together. On the other targets each pod must notice that a peer is lost; the
-  supervisor does this.
-"""
-
 
 TARGET: Target = JobSet()
 

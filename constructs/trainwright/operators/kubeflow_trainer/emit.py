@@ -183,27 +183,6 @@ class TrainJob(Target):
         ),
     )
 
-    guide = """\
-- **Emits** a ConfigMap, a TrainJob, and in the [foundation](gitops.md) a TrainingRuntime. The operator makes a JobSet from
-  the two, with the names of a [JobSet](#jobset).
-- **Needs** Kubeflow Trainer v2 and JobSet.
-- **Failures.** As on a JobSet: the policy is in the runtime.
-- **Under mpirun** the runtime has a second Job, `launcher`, and its `node` runs sshd, with the image as for an
-  [MPIJob](#mpijob). The operator applies the image and resources of a TrainJob only to the launcher (kubeflow/trainer#4030),
-  so the runtime states them for both; the TrainJob has the launcher's command and variables. The launcher starts when all
-  workers are ready (`dependsOn`), and the run ends with it: with the code of the rank that failed first, to which the policy
-  applies. A gang includes the launcher, so it does not wait there ([TW423](findings/TW423.md)). If it is a node too, the host
-  file lists it last, and your own command must wait until DNS knows it; the operator sets the variables of the TrainJob in the
-  workers as well, so what is the launcher's alone, such as its role, is in the runtime. This works with Open MPI only: the
-  operator writes no other host file (kubeflow/trainer#3712).
-- **Special.** The runtime holds what runs of one shape have in common, such as probes, ports, security and the failure
-  policy, and is named after its content: another shape is another runtime, so no edit changes a runtime that a run uses, and
-  runs that agree share one. The TrainJob holds what is specific to the run: image, command, variables and resources under
-  `trainer`, and labels, node selection, volumes and mounts as patches, in the fields of the operator's release. The runtime
-  must exist first: the operator's webhook rejects a TrainJob without it. Port 29500 of rank 0 is fixed. `trainer` is never
-  left out, because without it no pod gets a variable.
-"""
-
 
 TARGET: Target = TrainJob()
 

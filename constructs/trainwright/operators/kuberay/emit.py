@@ -189,44 +189,6 @@ class RayJob(Target):
         ),
     )
 
-    health = """\
--- KubeRay has no conditions on a RayJob: one word for the object, and one for the job in the cluster.
-local meaning = {
-  Complete = "Healthy",
-  Failed = "Degraded",
-  ValidationFailed = "Degraded",
-  Suspending = "Suspended",
-  Suspended = "Suspended",
-}
-local status = obj.status or {}
-local word, job = status.jobDeploymentStatus or "", status.jobStatus or ""
-local health = meaning[word] or "Progressing"
-if word == "Complete" and (job == "FAILED" or job == "STOPPED") then
-  health = "Degraded"
-end
-local message = status.message or status.reason or job
-if word ~= "" then
-  message = word .. ": " .. message
-end
-return { status = health, message = message }
-"""
-
-    guide = """\
-- **Emits** a RayJob, with a Ray cluster that lives as long as the run: a head that holds no ranks, and workers. If the
-  workload is our trainer, it also emits a ConfigMap.
-- **Needs** KubeRay 1.3 or newer, and for gangs its flag `--batch-scheduler`. `rayVersion` comes from the image's tag or from
-  `topology.version` ([TW426](findings/TW426.md)).
-- **Failures.** A driver that fails is retried on a new cluster, up to `restarts` times, whatever its code: the operator reads
-  none. An evicted pod saves nothing, because its process 1 is Ray's and tells nobody; the last commit remains. SIGTERM to the
-  driver of our trainer saves all ranks at one step, within the 3 seconds that `ray job stop` allows, or the time that
-  `RAY_JOB_STOP_WAIT_TIME_S` sets on the head. The operator asks for such a stop when the RayJob is deleted, and removes the
-  cluster without waiting for it.
-- **Special.** A shell reads the entrypoint, so it is quoted; what cannot be quoted is an error ([TW424](findings/TW424.md)).
-  The name of the run has at most 47 characters, including the hash. The number of workers is fixed unless the run states
-  [bounds for Ray's autoscaler](topologies.md#ray-train), and each [further role](roles.md#further-roles) is a group of workers.
-  The cluster is removed with the run; otherwise it would keep its GPUs.
-"""
-
 
 TARGET: Target = RayJob()
 

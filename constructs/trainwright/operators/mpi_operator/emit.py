@@ -89,25 +89,6 @@ class MPIJob(Target):
         ),
     )
 
-    guide = """\
-- **Emits** a ConfigMap and an MPIJob (`kubeflow.org/v2beta1`): workers that run sshd, and a launcher that runs mpirun. The
-  operator creates the keys, the host file and the Service.
-- **Needs** the MPI Operator 0.5 or newer, and for gangs its flag `--gang-scheduling`. The Training Operator has an MPIJob of
-  an older version in a CRD of the same name: run that operator without this kind (`--enable-scheme` lists the ones it
-  serves).
-- **The image** needs sshd. For our trainer, and for a run with `security.user: 1000`, it also needs that user with the home
-  `/home/mpiuser`, and there the `.sshd_config` of the operator's base images. A command or script without a user is started
-  as images made for root expect it, in a namespace that allows it ([who the processes are](security.md#who-the-processes-are)).
-- **Failures.** The run ends as mpirun ends: any failure starts a new launcher, up to `restarts` times, even a permanent code,
-  because the operator's Job has no failure policy. A worker whose container ends is restarted in place. If the kubelet evicts
-  a worker, it stays failed, because the operator does not recreate failed workers. Each new launcher then waits for it in
-  vain (205) until somebody deletes the pod. Ranks are tied to the launcher's supervisor: SIGTERM in any pod makes all of them
-  save before mpirun ends them.
-- **Special.** Without a gang the launcher waits for its workers (`WaitForWorkersReady`). With a gang it is one of the pods
-  that start together and cannot wait: ssh tries ten times, and a launcher that fails is recreated
-  ([TW423](findings/TW423.md)). Workers do not end by themselves, so `cleanPodPolicy` removes them.
-"""
-
 
 TARGET: Target = MPIJob()
 

@@ -109,28 +109,6 @@ class PyTorchJob(Target):
         ),
     )
 
-    guide = """\
-- **Emits** a ConfigMap and a PyTorchJob: a master and workers, or only workers if it is [elastic](topologies.md#elastic).
-  Each pod has a Service of its own name, `<name>-master-0`, `<name>-worker-<i>`.
-- **Needs** the Training Operator v1, and for gangs its flag `--gang-scheduler-name`. The operator adds an init container to
-  each worker that looks up the master's name; the nodes must be able to pull its image (`--pytorch-init-container-image`),
-  which the profile states as `init_image`. Where registries or a policy refuse it, every worker would be refused
-  ([TW454](findings/TW454.md)).
-- **Failures.** `restartPolicy: ExitCode`: codes up to 127 end the run, and those from 128 on recreate the pod; our table
-  draws the line at the same place. A code that the table ignores is retried like any other. The operator compares `restarts`
-  with container restarts, and a recreated pod has none; so a run that makes no progress is ended by the trainer's ledger
-  (code 16). An opaque `command` has `OnFailure`: its containers restart in place. The operator adds up the restarts of all
-  running pods, including init containers, and ends the run when the sum reaches `backoffLimit`. One failure can restart every
-  pod, so the limit is `restarts` x pods + 1, of an elastic run with the most pods that it may have; failures that restart one
-  pod are worth that many more. With `restarts: 0` it is 0, and the first restart ends the run.
-- **Special.** The operator appends its variables after the run's own, so it would silently override `MASTER_ADDR`, `RANK`
-  or `PET_*`: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the
-  world size counts pods. An elastic run has no master: the operator would count it in addition to the workers, and it would
-  join a rendezvous that is full. The first worker of an elastic run that ends with 0 ends it, and the operator deletes the
-  others. Under the supervisor no pod ends before the ranks of all have; a `command` must see to that itself, and torchrun
-  waits 300 s for the other nodes. A lost node is noticed in about 8 s; with torch's own settings it takes 45 s.
-"""
-
 
 TARGET: Target = PyTorchJob()
 

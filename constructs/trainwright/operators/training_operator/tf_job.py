@@ -115,19 +115,6 @@ class TFJob(Target):
         ),
     )
 
-    guide = """\
-- **Emits** a ConfigMap and a TFJob: workers, and a chief or parameter servers if the run asks for them. The operator gives
-  each pod `TF_CONFIG`, unless there is only one pod ([TW422](findings/TW422.md)).
-- **Needs** the Training Operator v1, and for gangs its flag, as for a [PyTorchJob](#pytorchjob).
-- **Failures.** As for a PyTorchJob. The run is done when the chief, or else worker 0, is done. The supervisors are not
-  connected: a pod that fails comes back alone. SIGTERM in any pod saves in all of them, because the workers agree at every
-  step.
-- **Special.** Beside parameter servers a [further role](roles.md#further-roles) `evaluator` is an Evaluator. Workers that mirror
-  each other have none: it would be in the list, and every worker would wait for it. So does a coordinator, unless its program
-  takes it out ([TW331](findings/TW331.md)). Parameter servers never end; the operator removes them when the run is done
-  (`cleanPodPolicy: Running`).
-"""
-
 
 TARGET: Target = TFJob()
 

@@ -61,14 +61,6 @@ class XGBoostJob(Target):
 
     kinds: tuple[ObjectKind, ...] = (run_policy.training_kind(REPLICAS, reasons={}, owned=()),)
 
-    guide = """\
-- **Emits** a ConfigMap and an XGBoostJob: a master, where the tracker runs, and workers.
-- **Needs** the Training Operator v1, and for gangs its flag, as for a [PyTorchJob](#pytorchjob).
-- **Failures.** As for a PyTorchJob.
-- **Special.** The operator numbers the pods but starts no tracker; the supervisor of the first pod does. An opaque `command`
-  must do so itself ([TW421](findings/TW421.md)).
-"""
-
 
 TARGET: Target = XGBoostJob()
 

@@ -139,44 +139,6 @@ class VolcanoJob(Target):
         ),
     )
 
-    health = """\
--- Volcano has one word for the phase of a Job, and a message where there is something to say.
-local meaning = {
-  Completed = "Healthy",
-  Failed = "Degraded",
-  Terminated = "Degraded",
-  Aborted = "Degraded",
-}
-local state = obj.status ~= nil and obj.status.state or {}
-local phase = state.phase or ""
-return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (state.message or "") }
-"""
-
-    guide = """\
-- **Emits** a ConfigMap and a Volcano Job with one task, `node`. Volcano's controller creates the pods and, through its plugin
-  `svc`, the Service `<name>`; pod i is `<name>-node-<i>.<name>`, even before it is ready. The plugin `env` tells each pod its
-  index. For TensorFlow the tasks are `worker` and perhaps `ps` and `chief`, and the plugin `tensorflow` tells each pod
-  `TF_CONFIG`. A [further role](roles.md#further-roles) `evaluator` beside parameter servers is told that it is the evaluator,
-  and is not in the cluster, of which the chief waits for every task. Under mpirun the tasks are `launcher` and `worker`: the
-  plugin `ssh` brings the keys, the plugin `mpi` tells the launcher `MPI_HOST`, and the run brings its host file itself, where
-  the MPI Operator would write it.
-- **Needs** Volcano: the profile has `scheduling: {gang: volcano}`. There is no operator besides it. Kueue has no integration for
-  Volcano Jobs: on a cluster with Kueue a run with a `queue` is refused ([TW436](findings/TW436.md)). Without Kueue the `queue`
-  is one of Volcano. Under mpirun the image is as for an [MPIJob](#mpijob). The settings of ssh that the plugin writes are for
-  short names, and the host file has the names of the Service, so a command of your own says the port itself
-  (`--mca plm_rsh_args "-p 2222"`).
-- **Gang.** The controller makes the PodGroup of every Job, with `minAvailable` from the plan; no flag is involved. With
-  `gang: false` Volcano still places the pods, but may start them one by one; a launcher then waits until its workers are ready.
-- **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss
-  of a pod restart all pods together. Volcano acts on the pod that it sees first: where peers have ended with 202 before the
-  pod with the permanent code was seen, all pods start again once, and the code ends the Job the next time. Volcano ends the
-  Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1. It cannot exempt a failure: an evicted pod
-  and a lost peer count too. A restart deletes the failed pods with their logs.
-- **Special.** The Job is complete when every pod is (`minSuccess`). Where some pods never end, it is complete when the launcher
-  is, the chief, or the task of the nodes (`CompleteJob`). Volcano's webhook writes defaults into the Job; they are all written
-  out here, so that Argo CD sees no difference.
-"""
-
 
 TARGET: Target = VolcanoJob()
 

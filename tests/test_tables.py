@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 from tests.compiler.example import EVERY_TARGET
+from tests.tables import SHORT, matrix_table, refusal_list
 
 from trainwright.handshake import Guarantee
 from trainwright.operators import TARGETS
-from trainwright.report.tables import SHORT, matrix_table, refusal_list
 from trainwright.topology import AnyTopology, Topology
 
 

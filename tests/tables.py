@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -141,7 +143,12 @@ SHORT = {
 
 def target_sections(targets: Sequence[Target]) -> str:
     """What each target says of itself, under a heading of its own."""
-    return "\n".join(f"## {target.title}\n\n{target.guide}" for target in targets)
+    return "\n".join(f"## {target.title}\n\n{beside(target, 'md').read_text(encoding='utf-8')}" for target in targets)
+
+
+def beside(target: Target, ending: str) -> Path:
+    """The file about a target in its operator's folder."""
+    return Path(inspect.getfile(type(target))).with_name(f"{target.name}.{ending}")
 
 
 def matrix_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
@@ -277,7 +284,7 @@ def scaling_table() -> str:
         if size == "70 B" and name in ("DDP", "FSDP2, groups of 8"):
             continue  # fits no GPU
         found = scaling(_work(model), batch, sharding, _pool(fabric))
-        assert found is not None  # noqa: S101 - the GPU and the model are known
+        assert found is not None
         rows.append([size, name, links, *map(share, found.efficiencies)])
     return table(["Llama", "topology", "network of a node", *(f"{gpus:,} GPUs" for gpus in GPUS)], rows)
 
