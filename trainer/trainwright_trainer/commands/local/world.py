@@ -208,7 +208,7 @@ def short_run(spec: RunSpec, training: Training, steps: int, directory: str, eve
         update={"directory": directory, "every_steps": every_steps, "every_seconds": None, "resume": "auto"}
     )
     work = training.model_copy(update={
-        "duration": Duration(steps=steps), "checkpoints": checkpoints, "evaluation": Evaluation(max_batches=1), "metrics": None,
+        "duration": Duration(steps=steps), "checkpoints": checkpoints, "evaluation": Evaluation(max_batches=1), "metrics": (),
     })
     lifecycle = spec.lifecycle.model_copy(update={"preflight": Preflight(when="never")})
     return spec.model_copy(update={"work": work, "lifecycle": lifecycle})
