@@ -93,13 +93,14 @@ def compile_run(
         CompileError: with every finding of the first stage that has an error.
     """
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
-    findings = _after_waivers(context, [*check_waivers(context), *check_run(context)])
+    findings = _after_waivers(context, check_run(context))
     final = _lower_finally(context, last)
     try:
         findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
         findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
         findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
         findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
+        findings = _after_waivers(context, [*check_waivers(context), *findings])  # beside what one that expired covers no more
     except CompileError as error:
         raise PlannedError(error.findings, final.resolution.plan) from error
     findings += unused_waivers(findings, run, context.locate)
