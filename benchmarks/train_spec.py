@@ -94,7 +94,7 @@ class Case:
             "learning_rate": {"peak": 1e-3, "schedule": "cosine", "warmup_samples": warm_up_samples},
             "clip_norm": 1.0,
             "precision": self.precision,
-            "compile": self.compile or None,
+            "compile": self.compile,
             "duration": {"steps": self.steps},
             "seed": 17,
             "evaluation": {"max_batches": HELD_OUT_BATCHES},

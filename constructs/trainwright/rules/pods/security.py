@@ -36,7 +36,8 @@ def level_allows(context: Context, resolution: Resolution, pods: Sequence[RunPod
             where = where or _root_of(context, resolution, pod)
             in_words = "/security/" in (where.pointer or "")
             fix = f"add `{missing}` to its securityContext" if missing and not in_words else "remove it"
-            message = f"pod security {level} refuses {problem}"
+            whole_run = where.pointer.startswith("/security")  # a default says it of the containers of many runs
+            message = f"pod security {level} refuses {problem.partition(' in container ')[0] if whole_run else problem}"
             yield found("TW604", where, message, f"{fix}, or use a namespace of a lower level than {level}")
 
 
