@@ -34,6 +34,6 @@ def test_a_processor_that_cannot_is_refused_in_a_sentence(
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", lambda: False)
     config = tmp_path / "ds_config.json"
     config.write_text(json.dumps(configuration(plain_spec(tmp_path, precision="fp16")["work"], 2, stage=2)))
-    world: Any = SimpleNamespace(device=torch.device("cpu"))
+    world: Any = SimpleNamespace(device=torch.device("cpu"), place=SimpleNamespace(world_size=2))
     with pytest.raises(InvalidRunError, match="lacks AVX512-FP16; set precision to bf16 or fp32, and compile the run again"):
         DeepSpeedEngine(world, "fp16", config, AdamW(kind="adamw"))
