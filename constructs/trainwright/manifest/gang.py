@@ -43,6 +43,16 @@ class GangScheduler(NamedTuple):
     fields: Callable[[GangPlan, Run], Tree]
     """Fields of the group beside its smallest number of pods."""
 
+    @property
+    def api_version(self) -> str:
+        """Of the group's objects."""
+        return f"{self.pod_group.key.group}/{self.version}"
+
+    def join(self, metadata: Tree, group: str) -> None:
+        """Name the group of a pod in its metadata, as a controller does that makes both."""
+        field, key = ("labels", self.group_label) if self.group_label else ("annotations", self.group_annotation)
+        metadata[field] = {**metadata.get(field, {}), key: group}
+
 
 def _pod_group(group: str, *free: str) -> ObjectKind:
     return ObjectKind(
@@ -129,10 +139,9 @@ def pod_group(resolution: Resolution) -> list[Tree]:
     run, plan, gang, scheduler = resolution.run, resolution.plan, resolution.plan.gang, _ours(resolution)
     if gang is None or scheduler is None:
         return []
-    group, kind = scheduler.pod_group.key
     return [{
-        "apiVersion": f"{group}/{scheduler.version}",
-        "kind": kind,
+        "apiVersion": scheduler.api_version,
+        "kind": scheduler.pod_group.key.kind,
         "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(run)},
         "spec": {"minMember": Why(gang.minimum, "run:/topology", gang.minimum_reason), **scheduler.fields(gang, run)},
     }]  # fmt: skip

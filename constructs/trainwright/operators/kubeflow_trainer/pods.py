@@ -11,9 +11,11 @@ from typing import Any
 
 import yaml
 
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.jobset.pods import pods as pods_of_job_set
 from trainwright.operators.operator import Around, Made, Tree, child
+from trainwright.rendezvous.mpi import HOSTFILE
 
 ANCESTOR, NODE, LAUNCHER = "trainer.kubeflow.org/trainjob-ancestor-step", "node", "launcher"
 PORT = 29500
@@ -188,7 +190,7 @@ def _run_by_mpi(name: str, spec: Tree, mpi: Tree, trainer: Mapping[str, Any], ow
         _upsert(container, "volumeMounts", mounts, "mountPath")
         if job["name"] == LAUNCHER:
             _upsert(container, "env", [
-                {"name": "OMPI_MCA_orte_default_hostfile", "value": "/etc/mpi/hostfile"},
+                {"name": "OMPI_MCA_orte_default_hostfile", "value": HOSTFILE},
                 {"name": "OMPI_MCA_orte_keep_fqdn_hostnames", "value": "true"},
                 {"name": "OMPI_MCA_orte_set_default_slots", "value": str(slots)},
                 {"name": "OMPI_MCA_plm_rsh_args", "value": "-o ConnectionAttempts=10"},
@@ -210,21 +212,18 @@ def _pod_group(manifest: Mapping[str, Any], template: Tree, policy: Tree) -> lis
         "minMember": sum(count for count, _ in counted),
         "minResources": requested((count, pod["spec"]) for count, pod in counted),
     }
+    gang = "coscheduling" if "coscheduling" in policy else "volcano"
     for _, pod in counted:
-        metadata = pod.setdefault("metadata", {})
-        if "volcano" in policy:
-            metadata["annotations"] = {**metadata.get("annotations", {}), "scheduling.k8s.io/group-name": name}
-        else:
-            metadata["labels"] = {**metadata.get("labels", {}), "scheduling.x-k8s.io/pod-group": name}
-    if "coscheduling" in policy:
+        SCHEDULERS[gang].join(pod.setdefault("metadata", {}), name)
+    if gang == "coscheduling":
         spec["scheduleTimeoutSeconds"] = (policy["coscheduling"] or {}).get("scheduleTimeoutSeconds", 60)
-        return [child(manifest, "PodGroup", name, "scheduling.x-k8s.io/v1alpha1", spec=spec)]
+        return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=spec)]
     queue = template.get("metadata", {}).get("annotations", {}).get("scheduling.volcano.sh/queue-name")
     classes = [pod["spec"]["priorityClassName"] for _, pod in counted if "priorityClassName" in pod["spec"]]
     spec |= {"queue": queue} if queue else {}
     spec |= {"priorityClassName": classes[-1]} if classes else {}
     spec |= {"networkTopology": policy["volcano"]["networkTopology"]} if (policy["volcano"] or {}).get("networkTopology") else {}
-    return [child(manifest, "PodGroup", name, "scheduling.volcano.sh/v1beta1", spec=spec)]
+    return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=spec)]
 
 
 def _patches_of(spec: Mapping[str, Any], template: Tree) -> list[Tree]:

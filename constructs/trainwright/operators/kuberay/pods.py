@@ -15,19 +15,19 @@ from typing import Any
 
 import yaml
 
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.formats import amount
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
+from trainwright.operators.kuberay.releases import FLAG, KUBERAY
 from trainwright.operators.operator import Around, Made, Pod, Tree, child
 
-OPERATOR, CREATED = "kuberay", {"app.kubernetes.io/created-by": "kuberay-operator"}
+CREATED = {"app.kubernetes.io/created-by": "kuberay-operator"}
 PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
 """Of a head whose container names none."""
 BASH = ["/bin/bash", "-c", "--"]
 AGENT_PORT = 52365
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount, no temporary file
-SCHEDULERS = {"scheduler-plugins": "scheduler-plugins-scheduler"}
-"""Value of the flag for gangs -> name of the scheduler, where it is another one."""
 
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
@@ -114,7 +114,7 @@ def _of_cluster(cluster: Mapping[str, Any], around: Around) -> Made:
     metadata = {"labels": _head_labels(cluster)}
     service = child(cluster, "Service", _head_name(cluster), metadata=metadata, spec=_head_service(cluster))
     of_job = cluster["metadata"].get("labels", {}).get("ray.io/originated-from-crd") == "RayJob"
-    return Made(made, [service, *([] if of_job and around.gangs.get(OPERATOR) == "volcano" else _pod_group(cluster, around))])
+    return Made(made, [service, *([] if of_job and around.gangs.get(KUBERAY.name) == "volcano" else _pod_group(cluster, around))])
 
 
 def _workers(group: Mapping[str, Any]) -> int:
@@ -317,44 +317,44 @@ def _probe(kind: str, container: Tree, parameters: Mapping[str, str], version: s
         container.setdefault(name, {**times, **copy.deepcopy(how)})
 
 
-def _group_name(owner: Mapping[str, Any], flag: str) -> str:
-    """Volcano's is the RayJob's; the one of scheduler-plugins is the cluster's."""
+def _group_name(owner: Mapping[str, Any], gang: str) -> str:
+    """Volcano's is the RayJob's; the one of coscheduling is the cluster's."""
     name = owner["metadata"]["name"]
     labels = owner["metadata"].get("labels", {})
-    return f"ray-{labels.get('ray.io/originated-from-cr-name', name)}-pg" if flag == "volcano" else str(name)
+    return f"ray-{labels.get('ray.io/originated-from-cr-name', name)}-pg" if gang == "volcano" else str(name)
 
 
 def _schedule(pod: Tree, metadata: Tree, owner: Mapping[str, Any], group: str, around: Around) -> None:
     """The scheduler of the flag, whatever the template says, and the group."""
-    flag, labels = around.gangs.get(OPERATOR), owner["metadata"].get("labels", {})
+    flag, labels = around.gangs.get(KUBERAY.name), owner["metadata"].get("labels", {})
     if not flag:
         return
-    pod["schedulerName"] = SCHEDULERS.get(flag, flag)
-    if flag == "volcano":
-        told = {"scheduling.k8s.io/group-name": _group_name(owner, flag), "volcano.sh/task-spec": group}
-        metadata["annotations"] = {**metadata.get("annotations", {}), **told}
+    pod["schedulerName"] = FLAG.scheduler(flag, pod.get("schedulerName"))
+    gang = FLAG.groups_for(flag)
+    if gang == "volcano" or (gang and "ray.io/gang-scheduling-enabled" in labels):
+        SCHEDULERS[gang].join(metadata, _group_name(owner, gang))
+    if gang == "volcano":
+        metadata["annotations"]["volcano.sh/task-spec"] = group
         copied = ("volcano.sh/queue-name", "ray.io/priority-class-name")
         metadata["labels"] |= {key: labels[key] for key in copied if labels.get(key)}
-    elif flag == "scheduler-plugins" and "ray.io/gang-scheduling-enabled" in labels:
-        metadata["labels"]["scheduling.x-k8s.io/pod-group"] = _group_name(owner, flag)
 
 
 def _pod_group(owner: Mapping[str, Any], around: Around) -> list[Tree]:
     """Head and workers must start together; a submitter counts only for what it asks for, since it waits for them."""
-    flag, labels = around.gangs.get(OPERATOR), owner["metadata"].get("labels", {})
+    gang, labels = FLAG.groups_for(around.gangs.get(KUBERAY.name)), owner["metadata"].get("labels", {})
     is_job = owner["kind"] == "RayJob"
     spec = owner["spec"]["rayClusterSpec"] if is_job else owner["spec"]
     counted = [(1, spec["headGroupSpec"]["template"]["spec"])]
     counted += [(_workers(group), group["template"]["spec"]) for group in spec.get("workerGroupSpecs", ())]
     members = sum(count for count, _ in counted)
-    if flag == "scheduler-plugins" and "ray.io/gang-scheduling-enabled" in labels and not is_job:
+    if gang == "coscheduling" and "ray.io/gang-scheduling-enabled" in labels and not is_job:
         group = {"minMember": members, "minResources": requested(counted)}
-        return [child(owner, "PodGroup", _group_name(owner, flag), "scheduling.x-k8s.io/v1alpha1", spec=group)]
-    if flag != "volcano":
+        return [child(owner, "PodGroup", _group_name(owner, gang), SCHEDULERS[gang].api_version, spec=group)]
+    if gang != "volcano":
         return []
     if is_job and owner["spec"].get("submissionMode", "K8sJobMode") == "K8sJobMode" and owner["spec"].get("submitterPodTemplate"):
         counted.append((1, owner["spec"]["submitterPodTemplate"]["spec"]))
     group = {"minMember": members, "minResources": requested(counted)}
     group |= {"queue": labels["volcano.sh/queue-name"]} if "volcano.sh/queue-name" in labels else {}
     group |= {"priorityClassName": labels["ray.io/priority-class-name"]} if "ray.io/priority-class-name" in labels else {}
-    return [child(owner, "PodGroup", _group_name(owner, flag), "scheduling.volcano.sh/v1beta1", spec=group)]
+    return [child(owner, "PodGroup", _group_name(owner, gang), SCHEDULERS[gang].api_version, spec=group)]

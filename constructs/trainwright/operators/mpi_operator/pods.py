@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
+from trainwright.operators.mpi_operator.releases import FLAG, MPI_OPERATOR
 from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.rendezvous.mpi import HOSTFILE
 
-LABEL, OPERATOR = "training.kubeflow.org/", "mpi-operator"
-HOSTFILE = "/etc/mpi/hostfile"
+LABEL, OPERATOR = "training.kubeflow.org/", MPI_OPERATOR.name
 RETRY = "-o ConnectionAttempts=10"
 OF_IMPLEMENTATION: Mapping[str, Mapping[str, str | None]] = {
     "OpenMPI": {
@@ -111,10 +113,9 @@ def _template(manifest: Mapping[str, Any], role: str, around: Around) -> Tree:
     told = {f"{LABEL}operator-name": OPERATOR, f"{LABEL}job-name": name, f"{LABEL}job-role": role}
     metadata["labels"] = {**metadata.get("labels", {}), **told}
     if flag := around.gangs.get(OPERATOR):
-        spec["schedulerName"] = flag  # whatever it says
-        in_labels = "labels", "scheduling.x-k8s.io/pod-group"
-        field, key = ("annotations", "scheduling.k8s.io/group-name") if flag == "volcano" else in_labels
-        metadata[field] = {**metadata.get(field, {}), key: name}
+        spec["schedulerName"] = FLAG.scheduler(flag, spec.get("schedulerName"))
+        if gang := FLAG.groups_for(flag):
+            SCHEDULERS[gang].join(metadata, name)
     spec["subdomain"] = name
     if spec.get("hostNetwork"):
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
@@ -132,17 +133,17 @@ def _template(manifest: Mapping[str, Any], role: str, around: Around) -> Tree:
 
 def _pod_group(manifest: Mapping[str, Any], around: Around) -> list[Tree]:
     """The launcher is in it, and counts before the workers where not all must start."""
-    flag, name, spec = around.gangs.get(OPERATOR), manifest["metadata"]["name"], manifest["spec"]
-    if not flag:
+    gang, name, spec = FLAG.groups_for(around.gangs.get(OPERATOR)), manifest["metadata"]["name"], manifest["spec"]
+    if not gang:
         return []
     policy, roles = spec.get("runPolicy", {}).get("schedulingPolicy", {}), spec["mpiReplicaSpecs"]
     least = policy.get("minAvailable", _workers(spec) + 1)
     counts = {"Launcher": 1, "Worker": min(_workers(spec), least - 1)}
     asked = requested((counts[role], replicas["template"]["spec"]) for role, replicas in roles.items())
     group = {"minMember": least, "minResources": policy.get("minResources") or asked}
-    if flag != "volcano":
+    if gang != "volcano":
         group["scheduleTimeoutSeconds"] = policy.get("scheduleTimeoutSeconds", 0)
-        return [child(manifest, "PodGroup", name, "scheduling.x-k8s.io/v1alpha1", spec=group)]
+        return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=group)]
     classes = [roles[role]["template"]["spec"].get("priorityClassName") for role in ("Launcher", "Worker") if role in roles]
     annotated = manifest["metadata"].get("annotations", {}).get("scheduling.volcano.sh/queue-name")
     wanted = {
@@ -150,4 +151,4 @@ def _pod_group(manifest: Mapping[str, Any], around: Around) -> list[Tree]:
         "priorityClassName": next(filter(None, [policy.get("priorityClass"), *classes]), None),
     }
     group |= {key: value for key, value in wanted.items() if value}
-    return [child(manifest, "PodGroup", name, "scheduling.volcano.sh/v1beta1", spec=group)]
+    return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=group)]

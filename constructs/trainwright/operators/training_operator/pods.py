@@ -10,10 +10,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.training_operator.pytorch_job import INIT
+from trainwright.operators.training_operator.releases import FLAG, TRAINING_OPERATOR
 
-LABEL, OPERATOR = "training.kubeflow.org/", "training-operator"
+LABEL = "training.kubeflow.org/"
 NEVER = {"ExitCode": "Never"}
 """What pods are told of a restart policy that the operator itself follows."""
 
@@ -179,8 +182,8 @@ def _waiting(master: str, around: Around) -> Tree:
     found = f"if nslookup {master}; then err=0 && break; fi"
     command = f"err=1;for i in $(seq 100); do {found};echo waiting for master; sleep 2; done; exit $err"
     return {
-        "name": "init-pytorch",
-        "image": "alpine:3.10",
+        "name": INIT.name,
+        "image": INIT.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", command],
         "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
@@ -190,28 +193,26 @@ def _waiting(master: str, around: Around) -> Tree:
 
 def _group(pod: Tree, role: str, manifest: Mapping[str, Any], around: Around) -> None:
     """The group and the scheduler of every pod; a scheduler in the template stays."""
-    flag, name, metadata = around.gangs.get(OPERATOR), manifest["metadata"]["name"], pod["metadata"]
-    if not flag:
+    flag = around.gangs.get(TRAINING_OPERATOR.name)
+    if not flag or (gang := FLAG.groups_for(flag)) is None:
         return
-    pod["spec"].setdefault("schedulerName", flag)
-    if flag == "volcano":
-        told = {"scheduling.k8s.io/group-name": name, "volcano.sh/task-spec": role}
-        metadata["annotations"] = {**metadata.get("annotations", {}), **told}
-    else:
-        metadata["labels"]["scheduling.x-k8s.io/pod-group"] = name
+    pod["spec"]["schedulerName"] = FLAG.scheduler(flag, pod["spec"].get("schedulerName"))
+    SCHEDULERS[gang].join(pod["metadata"], manifest["metadata"]["name"])
+    if gang == "volcano":
+        pod["metadata"]["annotations"]["volcano.sh/task-spec"] = role
 
 
 def _pod_group(manifest: Mapping[str, Any], replicas: list[Replica], around: Around) -> list[Tree]:
-    flag, name = around.gangs.get(OPERATOR), manifest["metadata"]["name"]
-    if not flag:
+    gang, name = FLAG.groups_for(around.gangs.get(TRAINING_OPERATOR.name)), manifest["metadata"]["name"]
+    if not gang:
         return []
     policy = manifest["spec"].get("runPolicy", {}).get("schedulingPolicy", {})
     least = policy.get("minAvailable", len(replicas))
     asked = policy.get("minResources") or requested((1, one.template["spec"]) for one in replicas[:least])
     spec = {"minMember": least, "minResources": asked}
-    if flag != "volcano":
+    if gang != "volcano":
         spec |= {"scheduleTimeoutSeconds": policy["scheduleTimeoutSeconds"]} if "scheduleTimeoutSeconds" in policy else {}
-        return [child(manifest, "PodGroup", name, "scheduling.x-k8s.io/v1alpha1", spec=spec)]
-    spec |= {"queue": policy["queue"]} if policy.get("queue") else {}
-    spec |= {"priorityClassName": policy["priorityClass"]} if policy.get("priorityClass") else {}
-    return [child(manifest, "PodGroup", name, "scheduling.volcano.sh/v1beta1", spec=spec)]
+    else:
+        spec |= {"queue": policy["queue"]} if policy.get("queue") else {}
+        spec |= {"priorityClassName": policy["priorityClass"]} if policy.get("priorityClass") else {}
+    return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=spec)]

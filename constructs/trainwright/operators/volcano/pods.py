@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.operator import Around, Made, Pod, Tree, child, uid
 from trainwright.operators.volcano.defaults import defaults
 
-GROUP = "scheduling.k8s.io/group-name"
+GANG = SCHEDULERS["volcano"]
 FROM_JOB = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
 """What pods take from the Job's labels; from its annotations they take more."""
 ANNOTATIONS_FROM_JOB = (*FROM_JOB, "volcano.sh/revocable-zone", "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
@@ -81,11 +82,12 @@ def _pod(job: Tree, task: Tree, index: int) -> Pod:
             **({"volcano.sh/partition-id": str(index // size)} if size else {}),
         },
         "annotations": {
-            **own.get("annotations", {}), **told, GROUP: f"{name}-{uid(job)}", "volcano.sh/job-version": "0",
+            **own.get("annotations", {}), **told, "volcano.sh/job-version": "0",
             "volcano.sh/job-retry-count": "0", "volcano.sh/template-uid": f"{name}-{task['name']}",
             **{key: annotations[key] for key in ANNOTATIONS_FROM_JOB if key in annotations},
         },
     }  # fmt: skip
+    GANG.join(metadata, f"{name}-{uid(job)}")
     pod = child(job, "Pod", _name(job, task, index), metadata=metadata, spec=spec)
     host = _host(job, task, index) if "svc" in job["spec"].get("plugins", {}) else pod["metadata"]["name"]
     return Pod(task["name"], index, host, pod)
@@ -227,7 +229,7 @@ def _pod_group(job: Tree) -> Tree:
     spec, of_job = job["spec"], job["metadata"]
     members = {task["name"]: task["minAvailable"] for task in spec["tasks"]}
     metadata = {field: of_job[field] for field in ("labels", "annotations") if of_job.get(field)}
-    return child(job, "PodGroup", f"{of_job['name']}-{uid(job)}", "scheduling.volcano.sh/v1beta1", metadata=metadata, spec={
+    return child(job, "PodGroup", f"{of_job['name']}-{uid(job)}", GANG.api_version, metadata=metadata, spec={
         "minMember": spec["minAvailable"],
         "minTaskMember": members,
         "minResources": _quota(job),
