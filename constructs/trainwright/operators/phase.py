@@ -20,6 +20,11 @@ class Standing(NamedTuple):
     """The operator's own word, with its message; or how many pods there are of what kind."""
 
 
+def because(*words: str) -> str:
+    """An operator's word and its message, as far as it has them."""
+    return ": ".join(filter(None, words))
+
+
 def by_condition(manifest: Mapping[str, Any], phases: Mapping[str, Phase], besides: Sequence[str] = ()) -> Standing | None:
     """The phase of the last condition that is true and in ``phases``; None where there is none.
 
@@ -32,7 +37,7 @@ def by_condition(manifest: Mapping[str, Any], phases: Mapping[str, Phase], besid
     for _, condition in items(manifest, "/status/conditions"):
         kind, reason = text(condition, "/type"), text(condition, "/reason")
         if text(condition, "/status") == "True" and kind in phases and reason not in besides:
-            found = Standing(phases[kind], ": ".join(filter(None, (reason, text(condition, "/message")))))
+            found = Standing(phases[kind], because(reason, text(condition, "/message")))
     return found
 
 

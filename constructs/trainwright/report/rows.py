@@ -138,8 +138,7 @@ def _of_ranks(compiled: CompiledRun, role: Role) -> str:
     resources, operator = compiled.resolution.resources(role), compiled.target.operator
     mounted = shared_memory(compiled.resolution, role)
     shared = f"as {operator.name} mounts it" if operator and mounted is None else resources.shm
-    amounts = {amount.name: amount for amount in compiled.resolution.amounts(role)}
-    cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
+    amounts, cpu, memory = _amounts(compiled, role)
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
 
@@ -169,8 +168,7 @@ def _further(compiled: CompiledRun, role: Role) -> str:
     further, resolution = role.further, compiled.resolution
     assert further is not None  # noqa: S101 - asked of those alone
     gpus = compiled.run.roles[role.name].gpus
-    amounts = {amount.name: amount for amount in resolution.amounts(role)}
-    cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
+    _, cpu, memory = _amounts(compiled, role)
     each = ", ".join([*([counted(gpus, "GPU")] if gpus else []), cpu, memory])
     order = {"before": ", ready before the ranks start", "with": "", "after": ", starts when the ranks are ready"}[further.starts]
     ends = ", must end too" if further.must_end else ""
@@ -180,6 +178,12 @@ def _further(compiled: CompiledRun, role: Role) -> str:
 def container(container: AnyContainer, source: str) -> str:
     of_pool = ", of the pool" if source.startswith("cluster:") else ""
     return f"{container.name} ({container.kind}{of_pool}; {container.cpu} CPU, {container.memory})"
+
+
+def _amounts(compiled: CompiledRun, role: Role) -> tuple[dict[str, AmountPlan], str, str]:
+    """What a pod asks for by name, and its CPU and memory in words."""
+    amounts = {amount.name: amount for amount in compiled.resolution.amounts(role)}
+    return amounts, _asked_of("cpu", amounts.get("cpu")), _asked_of("memory", amounts.get("memory"))
 
 
 def _asked_of(name: str, amount: AmountPlan | None) -> str:

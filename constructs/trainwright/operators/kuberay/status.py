@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.objects.fields import text
-from trainwright.operators.phase import Phase, Standing, by_condition
+from trainwright.operators.phase import Phase, Standing, because, by_condition
 
 PHASES: Mapping[str, Phase] = {
     "Failed": "failed", "ValidationFailed": "failed", "Suspended": "suspended", "Suspending": "suspended",
@@ -21,5 +21,4 @@ def status(manifest: Mapping[str, Any]) -> Standing | None:
     phase = OF_JOB.get(of_job) if state == "Complete" else PHASES.get(state)
     if phase is None:
         return by_condition(manifest, {"Suspended": "suspended"})
-    reason = text(manifest, "/status/reason") or state
-    return Standing(phase, ": ".join(filter(None, (reason, text(manifest, "/status/message")))))
+    return Standing(phase, because(text(manifest, "/status/reason") or state, text(manifest, "/status/message")))

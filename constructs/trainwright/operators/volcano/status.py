@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.objects.fields import text
-from trainwright.operators.phase import Phase, Standing
+from trainwright.operators.phase import Phase, Standing, because
 
 PHASES: Mapping[str, Phase] = {
     "Completed": "done", "Failed": "failed", "Terminated": "failed", "Aborted": "failed",
@@ -17,5 +17,5 @@ PHASES: Mapping[str, Phase] = {
 def status(manifest: Mapping[str, Any]) -> Standing | None:
     phase, message = text(manifest, "/status/state/phase"), text(manifest, "/status/state/message")
     if phase in PHASES:
-        return Standing(PHASES[phase], ": ".join(filter(None, (text(manifest, "/status/state/reason") or phase, message))))
+        return Standing(PHASES[phase], because(text(manifest, "/status/state/reason") or phase, message))
     return None

@@ -82,8 +82,9 @@ def violations(pod: Tree, level: str, kubernetes: str) -> Iterator[LevelViolatio
 def level_of(pod: Tree, kubernetes: str) -> tuple[str, list[str]]:
     """The strictest level that allows a pod, and all that `restricted` refuses of it."""
     problems = list(dict.fromkeys(problem for _, problem in violations(pod, "restricted", kubernetes)))
-    allowed = (level for level in ("restricted", "baseline") if next(violations(pod, level, kubernetes), None) is None)
-    return next(allowed, "privileged"), problems
+    if not problems:
+        return "restricted", problems
+    return "privileged" if any(violations(pod, "baseline", kubernetes)) else "baseline", problems
 
 
 def _context(owner: Tree) -> Tree:
