@@ -11,7 +11,8 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
-from trainwright.rules.program.launchers import INDEX_VARIABLE, launched_for_torch, means_the_same, planned
+from trainwright.rendezvous import torch
+from trainwright.rules.program.launchers import launched_for_torch, means_the_same, planned
 from trainwright.units import counted
 
 
@@ -59,7 +60,7 @@ def _configuration(context: Context, resolution: Resolution, launched: Launch) -
             continue
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             message = f"{key} of {path} is {value} in every pod"
-            yield found("TW411", where, message, f"write --{key} $({INDEX_VARIABLE}) in the command")
+            yield found("TW411", where, message, f"write --{key} $({torch.INDEX}) in the command")
         elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
             message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
             address = f"write --{key} $(PET_MASTER_ADDR) in the command"

@@ -12,6 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
+from trainwright.rendezvous import torch
 from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of, torch_launch
 from trainwright.run import CommandWorkload, ScriptWorkload
 
@@ -26,7 +27,6 @@ VARIABLES: Mapping[str, Fact] = {
 """What a variable of a pod holds."""
 
 
-INDEX_VARIABLE = "PET_NODE_RANK"
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
     for pointer, launched in launched_for_torch(context, resolution):
@@ -37,8 +37,8 @@ def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tup
     """Commands whose launcher starts ranks that meet as torch's do, and scripts among the run's files that they start, with the
     place of each.
     """
-    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if not torch or isinstance(context.run.workload, ScriptWorkload):
+    by_torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if not by_torch or isinstance(context.run.workload, ScriptWorkload):
         return
     for line in lines_of_ranks(context, resolution):
         for pointer, command in ((line.pointer, line.read), *scripts_of(context, line.read)):
@@ -62,7 +62,7 @@ def _options_against_plan(resolution: Resolution, launch: Launch, where: Where) 
         elif given.reads or given.value is None:
             yield from _reference(name, option, fact, given, resolution, where)
         elif fact is Fact.INDEX and resolution.plan.world.nodes > 1:
-            fix = f"remove it: {name} reads {INDEX_VARIABLE}" if launcher.reads_plan else f"write $({INDEX_VARIABLE})"
+            fix = f"remove it: {name} reads {torch.INDEX}" if launcher.reads_plan else f"write $({torch.INDEX})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
         elif launcher.reads_plan and fact is Fact.EACH and given.text in _EACH_GPU and resolution.plan.world.gpus_per_node:
             continue
@@ -128,7 +128,7 @@ def _fix(name: str, fact: Fact, wanted: str) -> str:
 
 def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
     each = resolution.plan.world.processes_per_node
-    return f"write --node_rank $({INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
+    return f"write --node_rank $({torch.INDEX}) instead" if option == "--base_rank" and each > 1 else fix
 
 
 def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
@@ -149,8 +149,8 @@ def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
 def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A command is the whole pod: one that starts no ranks leaves it at one process, which nobody told who it is."""
     work, needs = context.run.workload, resolution.needs
-    torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
+    by_torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if not isinstance(work, CommandWorkload) or not by_torch or needs.world_size == 1:
         return
     for line in lines_of_ranks(context, resolution):
         yield from _line_starts_the_ranks(context, resolution, line)
@@ -207,7 +207,7 @@ def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bo
     texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
     if isinstance(context.run.workload, CommandWorkload) and context.run.workload.launcher_variables:
         return True
-    names = {INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
+    names = {torch.INDEX, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
     return any(str(name) in text for text in texts for name in names)
 
 
