@@ -78,7 +78,7 @@ class Resolution(NamedTuple):
     pools: Mapping[str, str]
     """Role -> the pool of its pods."""
     counted: Mapping[str, ResourcesPlan]
-    """Role -> what the plan counts with, of one of its pods if it holds ranks: what the run states of other roles is not in it."""
+    """Role -> what the plan counts with, of one of its pods if it holds ranks: nothing that the run states of other roles."""
     amounts: Mapping[str, tuple[AmountPlan, ...]]
     """Role -> what the main container of its pods asks for."""
 
