@@ -334,7 +334,7 @@ def test_what_older_schemas_require_and_the_api_server_fills_in(tmp_path: Path) 
         ("completionMode: Indexed\n  backoffLimitPerIndex: 0\n  maxFailedIndexes: 0", []),
         ("selector: {}", []),
         ("selector: {matchLabels: {batch.kubernetes.io/job-name: a}}", []),
-        ("selector: {matchLabels: {app: a}}\n  manualSelector: true", []),
+        ("selector: {matchLabels: {app: a}}\n  manualSelector: true", ["/spec/selector/matchLabels/app"]),
     ],
 )  # fmt: skip
 def test_two_fields_of_a_job_decide_together(tmp_path: Path, spec: str, expected: list[str]) -> None:
