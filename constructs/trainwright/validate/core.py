@@ -141,7 +141,7 @@ def _said(error: Any, pointer: str) -> Iterator[Problem]:
         wanted = " or ".join(words) or "another value"
         yield Problem("TW705", pointer, f"{shown(pointer)} must be {wanted}, not {written(value)}", f"write {wanted}")
     elif error.validator == "enum":
-        yield unknown_choice(pointer, value, [str(item) for item in error.validator_value if item is not None])
+        yield unknown_choice(pointer, value, [str(item) for item in error.validator_value if item])
     else:
         reason = _REASONS.get(error.validator, "is not allowed")
         message = f"{shown(pointer)} is {written(value)}: it {reason} ({error.validator_value})"

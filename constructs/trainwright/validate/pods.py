@@ -12,7 +12,7 @@ from trainwright.manifest.pods import pods_in
 from trainwright.objects.fields import items, mapping, text
 from trainwright.objects.formats import amount
 from trainwright.objects.metadata import annotation_problems, label_problems
-from trainwright.objects.problem import Problem, duplicate, refused, written
+from trainwright.objects.problem import Problem, duplicate, written
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
@@ -35,9 +35,6 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):
         yield from _service(manifest)
-    if kind == GroupKind("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
-        place = "/spec/resources/requests/storage"
-        yield Problem("TW704", place, "the claim requests no storage", "add `resources: {requests: {storage: 10Gi}}`")
 
 
 def _volumes_above(manifest: Mapping[str, Any], pointer: str) -> Iterator[str]:
@@ -65,7 +62,6 @@ def template_problems(template: Any) -> Iterator[Problem]:
             yield Problem("TW705", f"/spec/volumes/{index}", message, f"keep one of {', '.join(sources)}")
     yield from volume_problems(template)
     yield from starting_problems(template)
-    yield from _tolerations(template)
     names = {text(container, "/name") for _, container in items(template, "/spec/containers")}
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
@@ -78,20 +74,7 @@ def template_problems(template: Any) -> Iterator[Problem]:
                 yield Problem("TW706", f"/spec/{field}/{index}/name", message, "rename one of the two")
 
 
-def _tolerations(template: Any) -> Iterator[Problem]:
-    for index, item in items(template, "/spec/tolerations"):
-        place, exists, value = f"/spec/tolerations/{index}", text(item, "/operator") == "Exists", bool(text(item, "/value"))
-        yield from refused(
-            (exists and value, f"{place}/value", "a toleration that Exists has no value", "remove the value"),
-            (not exists and not text(item, "/key"), place, "only a toleration that Exists has no key", "add `operator: Exists`"),
-        )
-
-
 def _container(template: Any, place: str) -> Iterator[Problem]:
-    for number, port in items(template, f"{place}/ports" if at(template, "/spec/hostNetwork") is True else "/none"):
-        host, own = port.get("hostPort"), port.get("containerPort")
-        message = f"a pod in the node's network has its ports there: hostPort {host} cannot lead to {own}"
-        yield from refused((bool(host) and host != own, f"{place}/ports/{number}/hostPort", message, "remove hostPort"))
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
     for number, mount in items(at(template, place), "/volumeMounts"):

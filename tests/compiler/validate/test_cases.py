@@ -410,3 +410,86 @@ def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) 
     (tmp_path / "kustomization.yaml").write_text("resources: [job.yaml, part.yaml]\n", encoding="utf-8")
     objects = validate_files([tmp_path / "kustomization.yaml", tmp_path / "part.yaml"], None)
     assert (objects.objects, objects.errors > 0) == (1, True)
+
+
+TERMS = "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    ("pod", "place"),
+    [
+        ("tolerations: [{key: a, operator: Exists, tolerationSeconds: 30}]", "tolerations/0/tolerationSeconds"),
+        ("topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
+         "topologySpreadConstraints/0/maxSkew"),
+        ("activeDeadlineSeconds: 0", "activeDeadlineSeconds"),
+        (f"affinity: {{{TERMS}[]}}}}}}",
+         "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"),
+        (f"affinity: {{podAffinity: {{{PREFERRED}: [{{weight: 101, podAffinityTerm: {{topologyKey: a}}}}]}}}}",
+         f"affinity/podAffinity/{PREFERRED}/0/weight"),
+        ("volumes: [{name: v, emptyDir: {}, hostPath: {path: /a}}]", "volumes/0"),
+        ("securityContext: {fsGroup: -1}", "securityContext/fsGroup"),
+        ("volumes: [{name: v, hostPath: {path: /a, type: Folder}}]", "volumes/0/hostPath/type"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("head", [JOB, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec:\n"])
+def test_a_pod_that_the_api_server_refuses(tmp_path: Path, head: str, pod: str, place: str) -> None:
+    found = said_of(tmp_path, f"{head}  template: {{{POD.replace('restartPolicy', pod + ', restartPolicy')}}}\n")
+    assert found == [("TW705", f"{IN_POD}/{place}")]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        "affinity: {nodeAffinity: {}, podAffinity: {}}, nodeSelector: {}, tolerations: [{key: a, operator: '', effect: ''}]",
+        "priorityClassName: '', schedulerName: '', hostname: '', serviceAccountName: '', volumes: []",
+        f"affinity: {{{TERMS}[{{matchFields: [{{key: metadata.name, operator: In, values: [node-1]}}]}}]}}}}}}",
+        f"affinity: {{nodeAffinity: {{{PREFERRED}: [{{weight: 100, preference: {{matchExpressions: "
+        "[{key: a, operator: Gt, values: ['4']}]}}]}, podAffinity: {"
+        f"{PREFERRED}: [{{weight: 1, podAffinityTerm: {{topologyKey: a, labelSelector: {{matchLabels: {{a: b}}}}}}}}]}}}}",
+        "topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 2}, "
+        "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]",
+        "volumes: [{name: a, hostPath: {path: /a, type: ''}}, {name: c, projected: {sources: [{configMap: {name: a}}]}}]",
+        "securityContext: {runAsUser: 0, seccompProfile: {type: RuntimeDefault}, sysctls: [{name: net.ipv4.a, value: '1'}]}",
+    ],
+)
+def test_a_pod_that_the_api_server_takes(tmp_path: Path, pod: str) -> None:
+    assert said_of(tmp_path, f"{JOB}  template: {{{POD.replace('restartPolicy', pod + ', restartPolicy')}}}\n") == []
+
+
+def held_by(kind: str, spec: str) -> str:
+    """A Job's spec in an object that others make Jobs of."""
+    jobs = f"replicatedJobs: [{{name: node, template: {{spec: {{{spec}}}}}}}]"
+    versions = {"JobSet": "jobset.x-k8s.io/v1alpha2", "CronJob": "batch/v1", "ScaledJob": "keda.sh/v1alpha1"}
+    held = {
+        "JobSet": jobs, "CronJob": f"schedule: '@daily', jobTemplate: {{spec: {{{spec}}}}}",
+        "ScaledJob": f"triggers: [], jobTargetRef: {{{spec}}}", "TrainingRuntime": f"template: {{spec: {{{jobs}}}}}",
+    }  # fmt: skip
+    version = versions.get(kind, "trainer.kubeflow.org/v1alpha1")
+    return f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{held[kind]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "above"),
+    [
+        ("CronJob", "TW705", "/spec/jobTemplate/spec"),
+        ("JobSet", "TW711", "/spec/replicatedJobs/0/template/spec"),
+        ("TrainingRuntime", "TW711", "/spec/template/spec/replicatedJobs/0/template/spec"),
+        ("ScaledJob", "TW711", "/spec/jobTargetRef"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ("podFailurePolicy: {rules: [{action: Ignore}]}", "podFailurePolicy/rules/0"),
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [2, 1]}}]}",
+         "podFailurePolicy/rules/0/onExitCodes/values"),
+        ("completionMode: Indexed, completions: 1, parallelism: 1, successPolicy: {rules: []}", "successPolicy/rules"),
+        ("selector: {matchLabels: {app: a}}", "selector"),
+        ("completions: 1, parallelism: 1", None),
+    ],
+)  # fmt: skip
+def test_the_rules_of_a_job_hold_wherever_it_lies(
+    tmp_path: Path, kind: str, code: str, above: str, spec: str, place: str | None
+) -> None:
+    assert said_of(tmp_path, held_by(kind, f"{spec}, template: {{{POD}}}")) == ([(code, f"{above}/{place}")] if place else [])

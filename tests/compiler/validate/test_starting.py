@@ -91,7 +91,9 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
         )
         for key in (".", "..", "..data", "a/b")
     },
-    "key of a volume": ({}, {"volumes": [{"name": "v", "secret": {"items": [{"key": "..data", "path": "x"}]}}]}, "TW705 the key"),
+    "key of a volume": (
+        {}, {"volumes": [{"name": "v", "secret": {"secretName": "s", "items": [{"key": "..a", "path": "x"}]}}]}, "TW705 the key"
+    ),
     "NUL in a variable": ({"env": [{"name": "A", "value": "a\0b"}]}, {}, "TW713 A holds a NUL"),
     "NUL in the command": ({"command": ["a", "b\0"]}, {}, "TW713 a word of the command"),
     "empty command": ({"command": [""]}, {}, "TW713 the first word"),
@@ -147,8 +149,10 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
         "TW705 A has a value and a valueFrom",
     ),
     **{
-        f"{path} in a {kind}": ({}, {"volumes": [{"name": "v", kind: {"items": [{"key": "k", "path": path}]}}]}, f"TW705 {said}")
-        for kind in ("secret", "configMap")
+        f"{path} in a {kind}": (
+            {}, {"volumes": [{"name": "v", kind: {named: "a", "items": [{"key": "k", "path": path}]}}]}, f"TW705 {said}"
+        )
+        for kind, named in (("secret", "secretName"), ("configMap", "name"))
         for path, said in (("/a", '"/a" is a path in a volume'), ("a/../b", '"a/../b" is a path in a volume, and cannot hold'))
     },
     "absolute path among files": (
