@@ -213,7 +213,8 @@ RANGES: dict[str, tuple[int, int]] = {
     f"{_CORE}GRPCAction.port": (1, 65535),
     **{f"{_CORE}Probe.{field}": _COUNT for field in (
         "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")},
-    **{f"{_CORE}{one}SecurityContext.{field}": _COUNT for one in ("Pod", "") for field in ("runAsUser", "runAsGroup", "fsGroup")},
+    **{f"{_CORE}{one}SecurityContext.{field}": _COUNT for one in ("Pod", "") for field in ("runAsUser", "runAsGroup")},
+    f"{_CORE}PodSecurityContext.fsGroup": _COUNT,
     **{f"{_BATCH}JobSpec.{field}": _COUNT for field in (
         "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "completions", "parallelism", "ttlSecondsAfterFinished")},
     f"{_BATCH}JobSpec.activeDeadlineSeconds": (0, 2**63 - 1),

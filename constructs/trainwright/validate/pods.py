@@ -7,12 +7,14 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.limits import not_a_key
-from trainwright.manifest.pods import pods_in
+from trainwright.manifest.limits import image_problem, not_a_key
+from trainwright.manifest.pods import CONTAINER_LISTS, images_outside, pods_in
 from trainwright.objects.fields import items, mapping, text
 from trainwright.objects.formats import amount
 from trainwright.objects.metadata import annotation_problems, label_problems
 from trainwright.objects.problem import Problem, duplicate, written
+from trainwright.operators.operator import makes_pods
+from trainwright.validate.core import is_core
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
@@ -20,21 +22,42 @@ SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
 COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")})
 """Kinds whose pods another object completes: a TrainJob brings volumes, images and commands."""
 
+FILLS_IN = frozenset({"argoproj.io", "tekton.dev", "kyverno.io", "kro.run", "templates.gatekeeper.sh", "template.openshift.io"})
+"""Groups of kinds whose controllers replace parts of texts before they make a pod, as Katib does in kubeflow.org."""
+
 
 def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of the pods of any object, and of other kinds of Kubernetes itself, that a schema allows."""
     kind = GroupKind.of(manifest)
+    stated = makes_pods(manifest) or is_core(str(manifest["apiVersion"]))
     for pointer, template in pods_in(manifest):
         above = pointer.removesuffix("/spec")
         yield from (problem.below(above) for problem in template_problems(template))
+        if kind.group not in FILLS_IN and kind.kind not in ("Experiment", "Trial"):
+            yield from (problem.below(pointer) for problem in _images(template["spec"], stated))
         if kind not in COMPLETED_LATER:
             yield from (problem.below(above) for problem in reference_problems(template, _volumes_above(manifest, above)))
+    for pointer, reference in images_outside(manifest) if makes_pods(manifest) else ():
+        if said := image_problem(reference):
+            yield Problem("TW713", pointer, *said)
     if kind in (SECRET, CONFIG_MAP):
         yield from _keys(manifest)
     if kind.group == "apps":
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):
         yield from _service(manifest)
+
+
+def _images(spec: Mapping[str, Any], stated: bool) -> Iterator[Problem]:
+    """Images that no node can pull; where each container has to state one, also that it does."""
+    named = [(f"/{field}/{index}/image", at(it, "/image")) for field in CONTAINER_LISTS for index, it in items(spec, f"/{field}")]
+    volumes = ((f"/volumes/{index}/image/reference", at(it, "/image/reference")) for index, it in items(spec, "/volumes"))
+    for pointer, reference in (*named, *volumes):
+        if isinstance(reference, str) and reference and (said := image_problem(reference)):
+            yield Problem("TW713", pointer, *said)
+    for pointer, reference in named if stated else ():
+        if not reference:
+            yield Problem("TW704", pointer, "the container has no `image`", "add `image:`")
 
 
 def _volumes_above(manifest: Mapping[str, Any], pointer: str) -> Iterator[str]:

@@ -493,3 +493,26 @@ def test_the_rules_of_a_job_hold_wherever_it_lies(
     tmp_path: Path, kind: str, code: str, above: str, spec: str, place: str | None
 ) -> None:
     assert said_of(tmp_path, held_by(kind, f"{spec}, template: {{{POD}}}")) == ([(code, f"{above}/{place}")] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{JOB}  template: {{{POD}}}\n", [("TW713", f"{IN_POD}/containers/0/image")]),
+        ("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {template: {" + POD + "}}\n",
+         [("TW713", f"{IN_POD}/containers/0/image")]),
+        ("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {template: {" + POD + "}}\n", []),
+        ("apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
+         "spec: {runtimeRef: {name: torch-distributed}, trainer: {image: 'x/y:1'}}\n", [("TW713", "/spec/trainer/image")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("image", ["<your-alias>/train:1", "{{image}}", "${IMAGE}", "REPLACE_ME"])
+def test_an_image_that_is_still_a_template(tmp_path: Path, text: str, expected: Findings, image: str) -> None:
+    assert said_of(tmp_path, text.replace("x/y:1", image)) == expected
+
+
+def test_a_container_without_an_image(tmp_path: Path) -> None:
+    pod = POD.replace(", image: 'x/y:1'", "")
+    assert said_of(tmp_path, f"{JOB}  template: {{{pod}}}\n") == [("TW704", f"{IN_POD}/containers/0/image")]
+    widget = "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata: {name: a}\n"
+    assert said_of(tmp_path, f"{widget}{pod}\n") == []

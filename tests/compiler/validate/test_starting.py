@@ -225,14 +225,16 @@ def test_a_runtime_is_completed_by_its_train_job() -> None:
 
 
 @pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
-def test_public_manifests_start_but_for_their_variables() -> None:
-    """They are privileged, use the node's network and its folders: nothing of that is refused. One sets PATH from $PATH, one is
-    filled in by a shell before it is applied.
+def test_public_manifests_start_but_for_what_is_to_be_filled_in() -> None:
+    """They are privileged, use the node's network and its folders: nothing of that is refused. One sets PATH from $PATH; those of
+    AWS are filled in by a shell before they are applied.
     """
     report = validate_files([Path(str(MANIFESTS))], None)
     found = [finding for finding in report.findings if finding.code in ("TW713", "TW419")]
-    names = ("mpijob-aws-nccl-tests.yaml", "pytorchjob-aws-llama3-8b-fsdp.yaml")
-    assert {(Path(str(one.where.file)).name, one.code) for one in found} == {(name, "TW419") for name in names}
+    variables = ("mpijob-aws-nccl-tests.yaml", "pytorchjob-aws-llama3-8b-fsdp.yaml")
+    expected = {(name, code) for name in variables for code in ("TW419", "TW713")} | {("pytorchjob-aws-composer.yaml", "TW713")}
+    assert {(Path(str(one.where.file)).name, one.code) for one in found} == expected
+    assert {one.where.pointer.rpartition("/")[2] for one in found if one.code == "TW713"} == {"image"}
 
 
 # The same in a run
