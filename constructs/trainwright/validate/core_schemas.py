@@ -68,6 +68,13 @@ def schema_of(kind: str, api_version: str, version: str) -> Mapping[str, Any]:
     return schema
 
 
+def versions_with(kind: str, version: str) -> list[str]:
+    """In which apiVersions a version of Kubernetes has a kind."""
+    files = sorted(_folders()[version].glob(f"{kind.lower()}-*.json")) if re.fullmatch("[A-Za-z]+", kind) else []
+    named = [one for file in files for one in json.loads(file.read_bytes()).get("x-kubernetes-group-version-kind", ())]
+    return [f"{one['group']}/{one['version']}".lstrip("/") for one in named if one["kind"] == kind]
+
+
 @cache
 def definition(name: str, version: str) -> Mapping[str, Any]:
     """One of :func:`definitions`, with others in place of the references to them."""

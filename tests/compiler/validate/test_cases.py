@@ -516,3 +516,35 @@ def test_a_container_without_an_image(tmp_path: Path) -> None:
     assert said_of(tmp_path, f"{JOB}  template: {{{pod}}}\n") == [("TW704", f"{IN_POD}/containers/0/image")]
     widget = "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata: {name: a}\n"
     assert said_of(tmp_path, f"{widget}{pod}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "meant"),
+    [
+        ("jobset.sigs.k8s.io/v1alpha2 JobSet", "jobset.x-k8s.io/v1alpha2"), ("jobset/v1 JobSet", "jobset.x-k8s.io/v1alpha2"),
+        ("kubeflow.org/v1beta3 TFJob", "kubeflow.org/v1"), ("training.kubeflow.org/v1 PyTorchJob", "kubeflow.org/v1"),
+        ("kubeflow.org/v1 PytorchJob", "kubeflow.org/v1 with kind PyTorchJob"), ("rayproject.io/v1 RayCluster", "ray.io/v1"),
+        ("batch.volcano.io/v1alpha1 Job", "batch.volcano.sh/v1alpha1"), ("batch.k8s.io/v1 Job", "batch/v1"),
+        ("app/v1 Deployment", "apps/v1"), ("apps/v1 Job", "batch/v1"), ("extensions/v1beta1 Deployment", "apps/v1"),
+    ],
+)  # fmt: skip
+def test_a_group_that_nobody_serves(tmp_path: Path, stated: str, meant: str) -> None:
+    version, kind = stated.split()
+    (tmp_path / "a.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n", encoding="utf-8")
+    (finding,) = validate_files([tmp_path], None).findings
+    assert finding.code == "TW701"
+    assert finding.fix.startswith(f"write {meant}")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["kubeflow.org/v1beta1 Notebook", "kubeflow.org/v1 MPIJob", "training.kubedl.io/v1alpha1 TFJob", "batch.paddle.org/v1 Job",
+     "kueue.x-k8s.io/v1beta1 Workload", "kueue.x-k8s.io/v1alpha1 Topology", "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
+     "serving.knative.dev/v1 Service", "app.k8s.io/v1beta1 Application", "batch.tutorial.kubebuilder.io/v1 CronJob"],
+)  # fmt: skip
+def test_a_group_that_somebody_may_serve(tmp_path: Path, stated: str) -> None:
+    version, kind = stated.split()
+    (tmp_path / "a.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n", encoding="utf-8")
+    codes = [it.code for it in validate_files([tmp_path], None).findings]
+    assert "TW702" in codes
+    assert "TW701" not in codes
