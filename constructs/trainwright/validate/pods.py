@@ -19,6 +19,7 @@ from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
 SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
+TRAIN_JOB, PER_NODE = GroupKind("trainer.kubeflow.org", "TrainJob"), "/spec/trainer/resourcesPerNode"
 COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")})
 """Kinds whose pods another object completes: a TrainJob brings volumes, images and commands."""
 
@@ -40,6 +41,8 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     for pointer, reference in images_outside(manifest) if makes_pods(manifest) else ():
         if said := image_problem(reference):
             yield Problem("TW713", pointer, *said)
+    if kind == TRAIN_JOB:
+        yield from _stated(mapping(manifest, PER_NODE), PER_NODE)
     if kind in (SECRET, CONFIG_MAP):
         yield from _keys(manifest)
     if kind.group == "apps":
@@ -104,11 +107,7 @@ def _container(template: Any, place: str) -> Iterator[Problem]:
         for field in ("subPath", "subPathExpr"):
             if said := outside(text(mount, f"/{field}")):
                 yield Problem("TW705", f"{place}/volumeMounts/{number}/{field}", *said)
-    stated = {field: mapping(template, f"{place}/resources/{field}") for field in ("requests", "limits")}
-    for field, amounts in stated.items():
-        yield from _amounts(amounts, f"{place}/resources/{field}")
-    requests, limits = ({name: it for name, it in amounts.items() if it is not None} for amounts in stated.values())
-    yield from _resources(requests, limits, place)
+    yield from _stated(mapping(template, f"{place}/resources"), f"{place}/resources")
 
 
 _PROBES, _HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
@@ -187,6 +186,15 @@ def _is_device(name: str) -> bool:
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
+def _stated(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """The ``resources`` of a container, or what a TrainJob calls its ``resourcesPerNode``."""
+    stated = {field: mapping(resources, f"/{field}") for field in ("requests", "limits")}
+    for field, amounts in stated.items():
+        yield from _amounts(amounts, f"{place}/{field}")
+    requests, limits = ({name: it for name, it in amounts.items() if it is not None} for amounts in stated.values())
+    yield from _resources(requests, limits, place)
+
+
 def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
     for name, asked in amounts.items():
         pointer, number = f"{place}/{escape(name)}", amount(asked)
@@ -200,10 +208,10 @@ def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
 
 
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:
-    yield from _huge_pages(requests, limits, f"{place}/resources")
+    yield from _huge_pages(requests, limits, place)
     for name, asked in requests.items():
         least, most = amount(asked), amount(limits.get(name))
-        pointer = f"{place}/resources/requests/{escape(name)}"
+        pointer = f"{place}/requests/{escape(name)}"
         whole = name.startswith(_PAGES) or _is_device(name)
         if whole and (most is None or least != most):
             limit = "no limit" if most is None else f"a limit of {limits[name]}"

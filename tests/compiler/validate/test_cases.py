@@ -548,3 +548,17 @@ def test_a_group_that_somebody_may_serve(tmp_path: Path, stated: str) -> None:
     codes = [it.code for it in validate_files([tmp_path], None).findings]
     assert "TW702" in codes
     assert "TW701" not in codes
+
+
+@pytest.mark.parametrize(
+    ("trainer", "expected"),
+    [
+        ("{nvidia.com/gpu: 8}", []),
+        ("{nvidia.com/gpu: '0.5'}", ["/spec/trainer/resourcesPerNode/limits/nvidia.com~1gpu"]),
+        ("{rdma/hca: 100m, cpu: 500m}", ["/spec/trainer/resourcesPerNode/limits/rdma~1hca"]),
+    ],
+)
+def test_devices_of_a_train_job_are_whole(tmp_path: Path, trainer: str, expected: list[str]) -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
+    spec = f"{{runtimeRef: {{name: torch-distributed}}, trainer: {{resourcesPerNode: {{limits: {trainer}}}}}}}"
+    assert said_of(tmp_path, f"{head}spec: {spec}\n") == [("TW705", place) for place in expected]
