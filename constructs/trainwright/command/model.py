@@ -201,5 +201,5 @@ class Command(NamedTuple):
             return first
         replaced = next((simple for simple in inside if simple.words and simple.words[0].text == "exec"), None)
         last = self.simple[-1]
-        bare = last.within == ("shell",) and not last.redirects and not last.sets and first.program == "bash"
+        bare = last.within == ("shell",) and not last.redirects and first.program == "bash"
         return replaced or (last if bare else first)

@@ -1,0 +1,8 @@
+"""What goes wrong with the program of one container, of a run or of a foreign manifest: its command, variables, paths, peers."""
+
+from __future__ import annotations
+
+from trainwright.program import ending
+
+RULES = (*ending.RULES,)
+"""Each looks at one container and returns findings."""
