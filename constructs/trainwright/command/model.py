@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -49,6 +49,17 @@ class Word(NamedTuple):
             return None
         name = self.reads[0].name
         return name if self.text in (f"${name}", f"${{{name}}}", f"$({name})") else None
+
+    def resolved(self, env: Mapping[str, str]) -> str | None:
+        """The whole word, where the command itself or the variables of its container say all of it."""
+        if self.value is not None and all(read.by is By.SHELL for read in self.reads):
+            return self.value
+        text = self.text
+        for name, by, _ in self.reads:
+            if by is By.NOBODY or name not in env:
+                return None
+            text = re.sub(rf"\$(\({name}\)|\{{{name}\}}|{name}(?!\w))", lambda _, value=env[name]: value, text)
+        return text if self.reads and not {"$", "`"} & {*text} else None
 
     @property
     def assignment(self) -> Assignment | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.program import ending
+from trainwright.program import ending, options, peers
 
-RULES = (*ending.RULES,)
+RULES = (*ending.RULES, *options.RULES, *peers.RULES)
 """Each looks at one container and returns findings."""

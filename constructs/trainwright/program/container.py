@@ -10,6 +10,9 @@ from trainwright.command.model import Command, Simple, Word
 from trainwright.command.reading import SHELLS, script
 from trainwright.findings import Where
 from trainwright.findings.locate import escape
+from trainwright.objects.fields import items, text, texts
+from trainwright.program.launching import World
+from trainwright.program.slots import Slots
 
 Tree = Mapping[str, Any]
 
@@ -28,7 +31,7 @@ class Mount(NamedTuple):
     @property
     def claim(self) -> str:
         """Empty where it is no claim."""
-        return str((self.volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+        return text(self.volume, "/persistentVolumeClaim/claimName")
 
     @property
     def keeps(self) -> bool:
@@ -50,30 +53,39 @@ class Program(NamedTuple):
     """Of a pointer in the container; of ``/files/PATH``, that file."""
     files: Mapping[str, str] = {}
     """Path -> text, of those that come with the run."""
-    told: frozenset[str] = frozenset()
-    """Variables that its controller sets besides."""
+    world: World | None = None
+    """The pods that it starts ranks in; None where nothing is known of them, or where the plan has been asked."""
+    hosts: frozenset[str] | None = None
+    """Names by which pods find each other."""
+    slots: Slots | None = None
     process_1: bool = True
     """Whether the command is process 1, and not one that another program of ours starts."""
 
     @property
     def at(self) -> str:
         """Pointer of the command."""
-        first = len(self.container.get("command") or ())
-        text = self.command.shell_text
-        return "/command" if (first > text if text is not None else first) else "/args"
+        first = len(texts(self.container, "/command"))
+        read = self.command.shell_text
+        return "/command" if (first > read if read is not None else first) else "/args"
 
     @property
     def env(self) -> dict[str, str]:
         """Variables that stand in the container as text, but for those that the command sets itself."""
         own = {name for name, _ in self.command.sets()}
-        stated = {str(one.get("name")): one.get("value") for one in self.container.get("env") or () if isinstance(one, Mapping)}
+        stated = {text(one, "/name"): one.get("value") for _, one in items(self.container, "/env")}
         return {name: value for name, value in stated.items() if isinstance(value, str) and name not in own}
 
+    @property
+    def has(self) -> set[str]:
+        """Variables that the container has, whatever they hold."""
+        return {text(one, "/name") for _, one in items(self.container, "/env")}
+
     def mounts(self) -> Iterator[Mount]:
-        volumes = {one.get("name"): one for one in self.pod.get("volumes") or ()}
-        filled = {mount.get("name") for one in self.pod.get("initContainers") or () for mount in one.get("volumeMounts") or ()}
-        for number, mount in enumerate(self.container.get("volumeMounts") or ()):
-            name, path = mount.get("name"), str(mount.get("mountPath")).rstrip("/")
+        volumes = {text(one, "/name"): one for _, one in items(self.pod, "/volumes")}
+        before = (mount for _, one in items(self.pod, "/initContainers") for _, mount in items(one, "/volumeMounts"))
+        filled = {text(mount, "/name") for mount in before}
+        for number, mount in items(self.container, "/volumeMounts"):
+            name, path = text(mount, "/name"), text(mount, "/mountPath").rstrip("/")
             fixed = mount.get("readOnly") is True or not {"configMap", "secret"}.isdisjoint(volumes.get(name, {}))
             yield Mount(path, volumes.get(name, {}), f"/volumeMounts/{number}/mountPath", fixed, name in filled)
 
@@ -82,7 +94,7 @@ class Program(NamedTuple):
         above = [mount for mount in self.mounts() if path == mount.path or path.startswith(f"{mount.path}/")]
         return max(above, key=lambda mount: len(mount.path), default=None)
 
-    def texts(self) -> Iterator[Text]:
+    def shells(self) -> Iterator[Text]:
         """What its shells read: the text in the command, and scripts among the files that it starts."""
         first, last = self.command.simple[0], self.command.process_1
         if self.command.shell_text is not None:
@@ -98,7 +110,7 @@ class Program(NamedTuple):
     def commands(self) -> Iterator[tuple[str, Command]]:
         """The command and those scripts, each with its place."""
         yield self.at, self.command
-        yield from ((text.place, Command(text.simple)) for text in self.texts() if text.place.startswith("/files/"))
+        yield from ((one.place, Command(one.simple)) for one in self.shells() if one.place.startswith("/files/"))
 
 
 class Text(NamedTuple):

@@ -10,6 +10,7 @@ from trainwright.command.model import Simple, Word
 from trainwright.command.reading import SHELLS
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.locate import at
 from trainwright.program.container import Program, Text, launches_in, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -31,8 +32,8 @@ def drops_the_end(program: Program) -> Iterator[Finding]:
     """Linux gives process 1 no signal that it does not handle, and a shell handles none while it waits for a program (proved with
     bash 5.2 and dash 0.5.12 under ``unshare --pid``).
     """
-    handled = (program.container.get("lifecycle") or {}).get("preStop")
-    for text in program.texts():
+    handled = at(program.container, "/lifecycle/preStop")
+    for text in program.shells():
         at_work = [simple for simple in text.simple if works(simple)]
         if not text.first or not at_work or handled or not program.process_1 or any(map(_handles, text.simple)):
             continue
@@ -53,7 +54,7 @@ def _handles(simple: Simple) -> bool:
 
 def hides_a_failure(program: Program) -> Iterator[Finding]:
     """What the container ends with if its work fails: followed through the rest of the text, where all else succeeds."""
-    for text in program.texts():
+    for text in program.shells():
         lines = [simple for simple in text.simple if "substitution" not in simple.within]
         numbers = [number for number, simple in enumerate(lines) if works(simple)]
         launched = [number for number in numbers if launches_in(lines[number])]

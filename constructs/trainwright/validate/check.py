@@ -25,6 +25,7 @@ from trainwright.validate.custom import STRUCTURAL, completed, custom_problems, 
 from trainwright.validate.field_names import named
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.pods import pod_problems
+from trainwright.validate.programs import program_findings
 from trainwright.validate.tools import parts_of, tool_of
 
 
@@ -121,6 +122,7 @@ def check_manifests(
     report = Report()
     first: dict[str, Manifest] = {}
     read_by: dict[str, list[Manifest]] = {}
+    sound: list[Manifest] = []
     for manifest, kubernetes in manifests:
         if tool := tool_of(manifest):
             read_by.setdefault(tool, []).append(manifest)
@@ -131,6 +133,7 @@ def check_manifests(
             data = with_generated_name(data)
         problems = list(identity_problems(data))
         if not problems:
+            sound.append(manifest)
             problems, by = object_problems(data, catalogue, kubernetes)
             if data is not manifest.data:
                 problems = [_GENERATED, *problems]
@@ -140,6 +143,7 @@ def check_manifests(
                 counts[kind] = counts.get(kind, 0) + 1
                 first.setdefault(kind, manifest)
         report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
+    report.findings += program_findings(sound)
     report.findings += [_for_a_tool(tool, files) for tool, files in read_by.items()]
     report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
     if report.by_name:

@@ -35,9 +35,14 @@ def _program(context: Context, resolution: Resolution, pod: RunPod, role: Role, 
         pod.found.spec,
         partial(_where, context, pod, line),
         {path: text for path, text in context.run.files.items() if isinstance(text, str)},
-        frozenset({*resolution.binding.injects, *process.handed_on}),
+        hosts=frozenset(_hosts(resolution)),
         process_1=not process.supervised and not resolution.binding.replaces_command and not by_ray,
     )
+
+
+def _hosts(resolution: Resolution) -> Iterator[str]:
+    for role in resolution.binding.roles:
+        yield from (role.host.format(name=resolution.plan.name, index=index) for index in range(role.pods))
 
 
 def _where(context: Context, pod: RunPod, line: Line, place: str) -> Where:

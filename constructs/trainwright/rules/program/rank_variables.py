@@ -17,10 +17,11 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.program.launching import VARIABLES
 from trainwright.rendezvous.mpi import MPI
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, torch_launch
 from trainwright.rules.program.environment import stated_for_ranks
-from trainwright.rules.program.launchers import VARIABLES, means_the_same, planned
+from trainwright.rules.program.launchers import world_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
@@ -73,7 +74,7 @@ _TORCH_OR_MPI = frozenset({Rendezvous.STATIC, Rendezvous.C10D, Rendezvous.MPI_HO
 
 def _against_plan(values: Mapping[str, str | None], resolution: Resolution, where: Locate) -> Iterator[Finding]:
     by_mpirun = resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE
-    code, wanted = "TW420" if by_mpirun else "TW411", planned(resolution, by_sizes=False)
+    code, world = "TW420" if by_mpirun else "TW411", world_of(resolution)
     for name, value in values.items():
         fact = VARIABLES.get(name) or (Fact.INDEX if name in _OF_A_RANK else None)
         if value is None or fact is None or (by_mpirun and fact is Fact.PORT):
@@ -82,8 +83,8 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
             if resolution.needs.world_size > 1 and (name in ("RANK", "LOCAL_RANK") or resolution.needs.nodes > 1):
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
-        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
-            message = f"{name}={value} contradicts the plan, which has {wanted[fact]}"
+        elif wanted := world.contradicts(fact, value):
+            message = f"{name}={value} contradicts the plan, which has {wanted}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
 
 
