@@ -58,7 +58,8 @@ class Word(NamedTuple):
         for name, by, _ in self.reads:
             if by is By.NOBODY or name not in env:
                 return None
-            text = re.sub(rf"\$(\({name}\)|\{{{name}\}}|{name}(?!\w))", lambda _, value=env[name]: value, text)
+            value = env[name].replace("\\", r"\\")
+            text = re.sub(rf"\$(\({name}\)|\{{{name}\}}|{name}(?!\w))", value, text)
         return text if self.reads and not {"$", "`"} & {*text} else None
 
     @property

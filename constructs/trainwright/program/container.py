@@ -58,6 +58,10 @@ class Program(NamedTuple):
     hosts: frozenset[str] | None = None
     """Names by which pods find each other."""
     slots: Slots | None = None
+    gpus: int = 0
+    """Of a pod of ranks, where another container than this one asks for them."""
+    ranks: int = 0
+    """In each of these pods, where that is known."""
     process_1: bool = True
     """Whether the command is process 1, and not one that another program of ours starts."""
 

@@ -17,7 +17,7 @@ from trainwright.manifest.labels import MANAGED
 from trainwright.manifest.pods import pods_in
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators import operator
-from trainwright.program import RULES
+from trainwright.program import RULES, TOGETHER
 from trainwright.program.container import Program
 from trainwright.program.launching import INDEX, VARIABLES, World
 from trainwright.program.slots import Slots
@@ -34,9 +34,9 @@ def program_findings(manifests: Sequence[Manifest]) -> Iterator[Finding]:
     objects = [manifest.data for manifest in manifests]
     for manifest in manifests:
         if not MANAGED.items() <= mapping(manifest.data, "/metadata/labels").items():
-            for program in _programs(manifest, manifests, objects):
-                for rule in RULES:
-                    yield from rule(program)
+            programs = list(_programs(manifest, manifests, objects))
+            yield from (finding for program in programs for rule in RULES for finding in rule(program))
+            yield from (finding for rule in TOGETHER for finding in rule(programs))
 
 
 def _programs(manifest: Manifest, manifests: Sequence[Manifest], objects: Sequence[Mapping[str, Any]]) -> Iterator[Program]:

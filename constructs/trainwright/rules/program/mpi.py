@@ -101,7 +101,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         return
     if launch.name == "horovodrun":  # horovod/runner/launch.py
         message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
-        yield "TW423", message, f"add --hostfile {HOSTFILE}"
+        yield "TW420", message, f"add --hostfile {HOSTFILE}"
     elif mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
         yield "TW423", message, f"add --hostfile {HOSTFILE}"
