@@ -213,5 +213,6 @@ class Command(NamedTuple):
             return first
         replaced = next((simple for simple in inside if simple.words and simple.words[0].text == "exec"), None)
         last = self.simple[-1]
-        bare = last.within == ("shell",) and not last.redirects and first.program == "bash"
+        traps = any(simple.program == "trap" for simple in self.simple)  # bash stays for them
+        bare = last.within == ("shell",) and not last.redirects and first.program == "bash" and not traps
         return replaced or (last if bare else first)

@@ -38,14 +38,24 @@ def drops_the_end(program: Program) -> Iterator[Finding]:
         if not text.first or not at_work or handled or not program.process_1 or any(map(_handles, text.simple)):
             continue
         becomes = program.command.process_1.words if text.place == program.at else ()
-        if any(simple.words[0].text == "exec" or simple.words == becomes for simple in at_work):
+        if any(_replaces(simple) or simple.words == becomes for simple in at_work):
             continue
         last = at_work[-1]
-        name, whole = last.words[last.start].base, shown(last.words)
+        name, whole = last.words[last.start].base, _plain(last)
         message = f"{text.shell[0].base} is process 1, waits for {name}, and drops SIGTERM: {name} is killed without a word"
         first = f"write `exec {whole}`" + ("" if last == text.simple[-1] else " as the last command")
         trap = f"`trap 'kill -TERM $!' TERM; {whole} & wait $!; wait $!`"
         yield found("TW470", program.where(text.place), message, f"{first}; or, where more has to follow, {trap}")
+
+
+def _replaces(simple: Simple) -> bool:
+    """Whether the shell becomes what it starts."""
+    beside = simple.then in (*_PIPES, "&") or not {"pipeline", "subshell"}.isdisjoint(simple.within)
+    return simple.words[0].text == "exec" and not beside
+
+
+def _plain(simple: Simple) -> str:
+    return shown(simple.words[simple.words[0].text == "exec" :])
 
 
 def _handles(simple: Simple) -> bool:
@@ -66,11 +76,15 @@ def _end_of(program: Program, text: Text, lines: Sequence[Simple], number: int) 
     work, where, start = lines[number], program.where(text.place), number
     name = work.words[work.start].base
     if work.then == "&":
-        waits = [at for at in range(number + 1, len(lines)) if lines[at].program in _WAITS]
+        waits = [at for at in range(number + 1, len(lines)) if lines[at].program in ("wait", "fg")]
         told = [at for at in waits if len(lines[at].words) > 1]
-        if not waits and all("loop" not in one.within for one in lines[number:]):
+        others = [one for one in lines[number + 1 :] if one.program in _STAYS]
+        if not waits and others:
+            message = f"{name} starts in the background, and the container lives as long as `{shown(others[0].words)}` does"
+            yield found("TW471", where, message, "write `wait $!` in its place, which ends as the program does")
+        elif not waits and all("loop" not in one.within for one in lines[number:]):
             message = f"{name} starts in the background, and the shell ends at once: the container ends, and {name} with it"
-            yield found("TW472", where, message, f"remove the `&` behind `{shown(work.words)}`, or write `wait $!` at the end")
+            yield found("TW472", where, message, f"remove the `&` behind `{_plain(work)}`, or write `wait $!` at the end")
         elif waits and not told:
             message = f"`wait` alone always succeeds: a failed {name} would be Complete"
             yield found("TW471", where, message, "write `wait $!`, which ends as the program does")
@@ -84,13 +98,14 @@ def _end_of(program: Program, text: Text, lines: Sequence[Simple], number: int) 
         yield found("TW471", where, message, _seen(lines[start], hides, instead))
 
 
-_WAITS = frozenset({"wait", "fg", "tail", "sleep"})
+_STAYS = frozenset({"tail", "sleep", "cat"})
+"""Programs that people keep a container alive with."""
 
 
 def _seen(work: Simple, hides: Simple, instead: str) -> str:
     """What to write so that the failure shows."""
     if work.then in _PIPES:
-        told = f"`exec {shown(work.words)} > >({instead}) 2>&1`, which gets SIGTERM too"
+        told = f"`exec {_plain(work)} > >({instead}) 2>&1`, which gets SIGTERM too"
         return f"write `set -o pipefail` before it, in bash; or {told}"
     if hides.program == "exit":
         return f"remove `{instead}`: the code of the last command is that of the container"
@@ -108,7 +123,8 @@ def _hidden_by(lines: Sequence[Simple], start: int, text: Text) -> Simple | None
     before = [word.text for simple in lines[:start] if simple.program == "set" for word in simple.words]
     strict = any(re.fullmatch(r"-[a-z]*e[a-z]*|errexit", word) for word in (*options, *before))
     pipefail = "pipefail" in (*options, *before)
-    later = [read.name for simple in lines[start + 1 :] for word in _all(simple) for read in word.reads]
+    rest = [simple for simple in lines[start + 1 :] if simple.program not in ("echo", "printf")]
+    later = [read.name for simple in rest for word in _all(simple) for read in word.reads]
     if not _OPEN.issuperset(work.within) or {"?", "PIPESTATUS"} & {*later}:
         return None
     hides, at, edge = None, start, start

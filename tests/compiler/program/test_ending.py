@@ -31,6 +31,7 @@ HIDDEN = [
     f"{{ {PROGRAM}; }} | tee log", f"({PROGRAM}) | tee log", f"{PROGRAM} | tee log && echo done", f"set -e; {PROGRAM} | tee log",
     f"set -e; {PROGRAM} && echo done; echo end", f"set -o pipefail; {PROGRAM} | tee log; echo done", f"{PROGRAM} & wait",
     f"{PROGRAM} || {{ echo failed; echo again; }}", f"{PROGRAM} && echo good || echo bad", f"set -e; {PROGRAM} || :",
+    f'{PROGRAM}; echo "ended with $?"', f"exec {PROGRAM} | tee log",
 ]  # fmt: skip
 
 
@@ -50,6 +51,8 @@ def test_a_failure_is_hidden_where_bash_ends_with_success(text: str, tmp_path: P
     (("sh", "-c", "torchrun t.py"), True),
     (("env", "A=b", "bash", "-c", "./train.sh && echo done"), True),
     (("bash", "-c", "while true; do torchrun t.py && break; done"), True),
+    (("bash", "-c", "exec torchrun t.py | tee log"), True),
+    (("bash", "-c", "trap 'rm -rf /tmp/a' EXIT; torchrun t.py"), True),
     (("bash", "-c", "torchrun t.py"), False),
     (("bash", "-c", "cd /app && exec torchrun t.py"), False),
     (("sh", "-c", "if [ $JOB_COMPLETION_INDEX = 0 ]; then exec torchrun t.py; else exec torchrun t.py --quiet; fi"), False),
@@ -78,6 +81,11 @@ def test_the_supervisor_ends_the_whole_group_of_a_script_and_sees_only_its_code(
 def test_a_shell_that_waits_for_nothing_ends_the_container(text: str) -> None:
     assert "TW472" in found("bash", "-c", text)
     assert "TW472" not in found("bash", "-c", f"{text}\nwait $!")
+
+
+def test_what_keeps_a_container_alive_hides_how_its_work_ended() -> None:
+    assert found("bash", "-c", "torchrun t.py > log & tail -f log") == ["TW470", "TW471"]
+    assert found("bash", "-c", "torchrun t.py & sleep infinity") == ["TW470", "TW471"]
 
 
 def test_what_stands_beside_the_work_may_be_in_the_background() -> None:
