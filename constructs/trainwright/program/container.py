@@ -62,6 +62,8 @@ class Program(NamedTuple):
     """Of a pod of ranks, where another container than this one asks for them."""
     ranks: int = 0
     """In each of these pods, where that is known."""
+    judged: bool = False
+    """Whether a run states it, whose variables are judged wherever they are stated."""
     process_1: bool = True
     """Whether the command is process 1, and not one that another program of ours starts."""
 
@@ -83,6 +85,16 @@ class Program(NamedTuple):
     def has(self) -> set[str]:
         """Variables that the container has, whatever they hold."""
         return {text(one, "/name") for _, one in items(self.container, "/env")}
+
+    def stated(self) -> Iterator[tuple[str, str, str]]:
+        """Name, text and place of each variable that the container has, or that its command sets once."""
+        for number, one in items(self.container, "/env"):
+            if text(one, "/name") in self.env and text(one, "/value"):
+                yield text(one, "/name"), text(one, "/value"), f"/env/{number}"
+        for place, command in self.commands():
+            sets = list(command.sets())
+            names = [name for name, _ in sets]
+            yield from ((name, value, place) for name, word in sets if (value := word.resolved({})) and names.count(name) == 1)
 
     def mounts(self) -> Iterator[Mount]:
         volumes = {text(one, "/name"): one for _, one in items(self.pod, "/volumes")}

@@ -8,7 +8,7 @@ from itertools import takewhile
 from trainwright.command.launchers import Fact, launches
 from trainwright.findings import Finding
 from trainwright.findings.codes import found, milder
-from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.fields import mapping
 from trainwright.program.container import Program
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -29,7 +29,7 @@ def sees_its_gpus(program: Program) -> Iterator[Finding]:
         int(str(count)) for name, count in mapping(program.container, "/resources/limits").items()
         if "gpu" in name and str(count).isdigit()
     )
-    for name, value, place in _stated(program) if gpus else ():
+    for name, value, place in program.stated() if gpus else ():
         if name in _VISIBLE:
             listed = [one.strip() for one in value.split(",")]
             seen = len(dict.fromkeys(takewhile(lambda one: not _is_number(one) or 0 <= int(one) < gpus, filter(None, listed))))
@@ -60,7 +60,7 @@ def caches_can_be_written(program: Program) -> Iterator[Finding]:
     user, fixed = own.get("runAsUser", of_pod.get("runAsUser")), own.get("readOnlyRootFilesystem") is True
     no_root = bool(user) or own.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is True
     offline = any(program.env.get(name, "").lower() in ("1", "true", "yes", "on") for name in _OFFLINE)
-    for name, value, place in _stated(program):
+    for name, value, place in program.stated():
         mount = program.mount_of(value.rstrip("/")) if name in _CACHES and value.startswith("/") else None
         if name not in _CACHES or not value.startswith("/") or (mount and not mount.read_only):
             continue
@@ -75,21 +75,10 @@ def caches_can_be_written(program: Program) -> Iterator[Finding]:
 
 def output_is_seen(program: Program) -> Iterator[Finding]:
     """0 is no (CPython, Python/initconfig.c, ``_Py_get_env_flag``)."""
-    for name, value, place in _stated(program):
+    for name, value, place in program.stated():
         if (name, value) == ("PYTHONUNBUFFERED", "0"):
             message = "PYTHONUNBUFFERED=0 keeps Python's output in a buffer: its last lines are lost with a pod that is killed"
             yield found("TW408", program.where(place), message, 'write "1", or remove it')
-
-
-def _stated(program: Program) -> Iterator[tuple[str, str, str]]:
-    """Name, text and place of each variable that the container has, or that its command sets once."""
-    for number, one in items(program.container, "/env"):
-        if text(one, "/name") in program.env and text(one, "/value"):
-            yield text(one, "/name"), text(one, "/value"), f"/env/{number}"
-    for place, command in program.commands():
-        sets = list(command.sets())
-        names = [name for name, _ in sets]
-        yield from ((name, value, place) for name, word in sets if (value := word.resolved({})) and names.count(name) == 1)
 
 
 RULES = (sees_its_gpus, caches_can_be_written, output_is_seen)

@@ -129,6 +129,12 @@ def test_a_script_in_a_config_map_is_read_in_its_place(tmp_path: Path) -> None:
     assert said(mounted + volume + script, tmp_path) == ["TW470:24", "TW471:24", "TW411:24"]
 
 
+def test_values_that_a_library_cannot_read(tmp_path: Path) -> None:
+    text = JOB.format(words='[env, NCCL_IB_TIMEOUT=99, torchrun, --standalone, t.py]')
+    text += "        env: [{name: NCCL_DEBUG, value: LOUD}, {name: NCCL_ALGO, value: Ring}]\n"
+    assert said(text, tmp_path) == ["TW413:16", "TW413:17"]
+
+
 @pytest.mark.parametrize("replicas", ['"2"', "null", "-1", "1000000000", "[1]"])
 def test_what_no_api_server_takes_is_no_reason_to_fail(replicas: str, tmp_path: Path) -> None:
     text = PYTORCH.format(words="[torchrun, --nnodes=2, t.py]", first="Master").replace("replicas: 2", f"replicas: {replicas}")

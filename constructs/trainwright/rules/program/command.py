@@ -16,8 +16,9 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
+from trainwright.program.values import variable_findings
 from trainwright.rendezvous.tensorflow import tasks_of
-from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
+from trainwright.rules.program.environment import fabric_findings, stated_facts
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 

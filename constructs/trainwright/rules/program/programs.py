@@ -30,6 +30,7 @@ def _program(context: Context, resolution: Resolution, pod: RunPod, role: Role) 
         hosts=frozenset(_hosts(resolution)),
         gpus=0 if role.further else resolution.needs.gpus_per_node,
         ranks=0 if role.further else resolution.needs.processes_per_node,
+        judged=True,
         process_1=not process.supervised and not resolution.binding.replaces_command and not by_ray,
     )
 
