@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from trainwright.command.model import Command
 from trainwright.command.saving import SAVING_OPTIONS, directories
 from trainwright.findings import Finding
 from trainwright.findings.codes import found, milder
@@ -67,7 +68,8 @@ def saves_on_a_claim(program: Program) -> Iterator[Finding]:
         for option, path in directories(command, program.env):
             mount = program.mount_of(path)
             scratch = any(f"{path}/".startswith(f"{folder}/") for folder in _PASSING)
-            if path in said or scratch or (mount and (mount.keeps or mount.read_only)) or posixpath.splitext(path)[1]:
+            elsewhere = mount is not None and (mount.keeps or mount.read_only)
+            if path in said or scratch or elsewhere or posixpath.splitext(path)[1] or _is_taken_on(command, path):
                 continue
             said.add(path)
             lost = f"{mount.path} goes with the pod" if mount else f"nothing is mounted at {path}"
@@ -75,5 +77,14 @@ def saves_on_a_claim(program: Program) -> Iterator[Finding]:
             fix = f"write a folder below {' or '.join(sorted({claim.path for claim in claims}))}, or mount the claim at {path}"
             yield (found if option in SAVING_OPTIONS else milder)("TW474", program.where(place), message, fix)
 
+
+def _is_taken_on(command: Command, path: str) -> bool:
+    """Whether another program, such as one that uploads, is given the directory too."""
+    own = command.simple[command.shell_text is not None :]
+    given = [simple for simple in own if any(path in (word.value or word.text) for word in simple.words)]
+    return len([simple for simple in given if simple.program not in _MAKES]) > 1
+
+
+_MAKES = frozenset({"mkdir", "rm", "ls", "echo", "chmod", "chown", "test", "["})
 
 RULES = (runs_what_is_there, saves_on_a_claim)

@@ -51,6 +51,12 @@ def test_what_is_saved_beside_the_claim_is_lost(words: tuple[str, ...], expected
     assert said(command("torchrun", "train.py", *words)) == expected
 
 
+def test_what_is_uploaded_at_the_end_is_not_lost() -> None:
+    text = "set -e; mkdir -p /out; torchrun t.py --output_dir /out; aws s3 cp --recursive /out s3://bucket/run"
+    assert said(command("bash", "-c", text)) == []
+    assert said(command("bash", "-c", "mkdir -p /out && exec torchrun t.py --output_dir /out")) == ["TW474 error"]
+
+
 def test_variables_of_text_and_container_are_put_in() -> None:
     assert said(command("bash", "-c", "OUT=/ckpt; exec torchrun t.py --output_dir $OUT")) == ["TW474 error"]
     assert said(command("torchrun", "t.py", "--output_dir", "$(OUT)/a"), env={"OUT": "/ckpt"}) == ["TW474 error"]

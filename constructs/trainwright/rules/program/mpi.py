@@ -15,6 +15,7 @@ from trainwright.handshake import Gang
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
+from trainwright.program.peers import ASKS
 from trainwright.program.slots import PROCESSES, Slots
 from trainwright.rendezvous.mpi import HOSTFILE, MPI
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
@@ -153,14 +154,10 @@ def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Probl
         yield "TW423", message, fix
 
 
-_ASKS = frozenset({"ssh", "getent", "nslookup", "dig", "nc", "ping"})
-"""Programs that tell whether a host is there."""
-
-
 def _waits(context: Context) -> bool:
     """Whether the command, or a script among the run's files, asks for hosts in a loop."""
     commands = [*(line.read for line in stated_lines(context)), *(command for _, command in scripts_in(context))]
-    return any("loop" in simple.within and simple.program in _ASKS for command in commands for simple in command.simple)
+    return any("loop" in simple.within and simple.program in ASKS for command in commands for simple in command.simple)
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
