@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.cel import BreaksError, CannotEvaluateError, Language, without_texts
-from trainwright.objects.metadata import not_a_label, not_a_service_label, not_qualified
+from trainwright.objects.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
 from trainwright.objects.problem import Problem, choose
 
 _IN_TEXT = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
@@ -230,9 +230,11 @@ def _ascending(values: list[Any]) -> list[Any]:
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "notALabel": not_a_label,
     "notAServiceLabel": not_a_service_label,
+    "notASubdomain": not_a_subdomain,
     "notQualified": not_qualified,
     "choose": choose,
     "ascending": _ascending,
 }
-"""What rows may call besides the functions of the API server: why a name is none, empty where it is one (RFC 1123, RFC 1035, the
-key of a label); what to write instead of a value that is none of a list; and a list in order, each value once."""
+"""What rows may call besides the functions of the API server: why a name is none, empty where it is one (RFC 1123, RFC 1035, RFC
+1123 with dots, the key of a label); what to write instead of a value that is none of a list; and a list in order, each value
+once."""
