@@ -13,7 +13,8 @@ says:
 - ``let``: values that the row names, in CEL.
 - ``message`` and ``write``: what is wrong, and what to write instead; ``{…}`` is CEL, ``{{`` a brace.
 - ``place``: a pointer from there to what is wrong, where it is missing, or only a part.
-- ``source``: the upstream file that refuses it; ``code``: of the finding.
+- ``source``: the upstream file that refuses it; ``since``: the first release that does, where an older one that profiles may
+  name takes it, which the message says; ``code``: of the finding.
 - ``breaks`` and ``holds``: changes to a valid sample, by pointer, that break the row and do not; null takes a value away. Without
   ``holds`` the sample itself does not break it.
 """
@@ -66,6 +67,7 @@ class Row:
     message: str = ""
     write: str = ""
     code: str = "TW711"
+    since: str = ""
     breaks: Mapping[str, Any] = field(default_factory=dict)
     holds: Mapping[str, Any] = field(default_factory=dict)
 
@@ -120,7 +122,7 @@ class Block:
         here = _Scope(self.language, row.let, place.given, scope)
         if here.evaluate(row.must) is not True:
             below, message, write = (here.text(text) for text in (row.place, row.message, row.write))
-            yield Problem(row.code, f"{place.pointer}{below}", message, write)
+            yield Problem(row.code, f"{place.pointer}{below}", f"{message} (since {row.since})" if row.since else message, write)
 
 
 class _Scope:
