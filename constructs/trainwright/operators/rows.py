@@ -1,8 +1,8 @@
 """What operators and the API server refuse beyond schemas: the rows of ``rules.yaml`` in each operator's folder.
 
 A file holds blocks. A block is about ``objects``, each a kind as kubectl names it (``RayJob.ray.io``; ``*`` is any kind) and a
-pointer to the part that the block calls ``object``. Its ``variables`` are CEL, or plain lists, that every row may use. A row
-says:
+pointer to the part that the block calls ``object``. ``pods`` are the pod templates in an object of any kind, which rows call
+``top``. Its ``variables`` are CEL, or plain lists, that every row may use. A row says:
 
 - ``at``: where it looks. ``*`` in a pointer stands for any key or index, ``*Specs`` for keys that end so; a place that is not
   there is passed over.
@@ -32,12 +32,14 @@ from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.pods import pods_in
 from trainwright.objects.cel import BreaksError, CannotEvaluateError, Language, without_texts
 from trainwright.objects.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
 from trainwright.objects.problem import Problem, choose
 
 _IN_TEXT = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
-_GIVEN = ("self", "object", "owner", "field", "keys")
+_GIVEN = ("self", "object", "top", "owner", "field", "keys")
+PODS = "pods"
 
 
 class Place(NamedTuple):
@@ -95,13 +97,13 @@ class Block:
     def language(self) -> Language:
         return Language((*_GIVEN, *self.variables, *(name for row in self.rows for name in row.let)), _FUNCTIONS)
 
-    def scope(self, about: Any) -> _Scope:
+    def scope(self, about: Any, top: Any = None) -> _Scope:
         """The block's variables, of one object."""
-        return _Scope(self.language, self.variables, {"object": about})
+        return _Scope(self.language, self.variables, {"object": about, "top": top})
 
-    def problems(self, about: Any) -> Iterator[Problem]:
+    def problems(self, about: Any, top: Any = None) -> Iterator[Problem]:
         """What the rows refuse in an object, or in the part of one that the block is about."""
-        scope = self.scope(about)
+        scope = self.scope(about, top)
         for row in self.rows:
             for place in row.places(about):
                 try:
@@ -185,6 +187,16 @@ def refusals(manifest: Mapping[str, Any]) -> Iterator[Problem]:
         part = at(stated, pointer)
         if part is not None:
             yield from (problem.below(pointer) for problem in each.problems(part))
+    for pointer, template in templates_in(stated):
+        for each, _ in about[PODS]:
+            yield from (problem.below(pointer) for problem in each.problems(template, stated))
+
+
+def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The pod templates of an object, each with its pointer; the object itself, of a Pod."""
+    for pod in pods_in(manifest):
+        if pod.pointer.endswith("/spec"):
+            yield pod.pointer.removesuffix("/spec"), pod.template
 
 
 def block(folder: str, name: str) -> Block:
@@ -210,7 +222,7 @@ def _block(folder: str, rows: list[dict[str, Any]], source: str = "", code: str 
 @cache
 def _blocks_by_kind() -> Mapping[str, Sequence[tuple[Block, str]]]:
     """Kind -> its blocks, each with the pointer of the part that it is about."""
-    found: dict[str, list[tuple[Block, str]]] = {"*": []}
+    found: dict[str, list[tuple[Block, str]]] = {"*": [], PODS: []}
     for one in blocks():
         for about in one.objects:
             kind, slash, pointer = about.partition("/")

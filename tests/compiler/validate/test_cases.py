@@ -384,11 +384,11 @@ def test_an_operator_that_takes_less_than_its_schema_says_what(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("old", "new", "codes"),
     [
-        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", []),
+        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", ["TW711"]),
         ("kind: Job", "kind: Job", ["TW711"]),
     ],
 )  # fmt: skip
-def test_a_queued_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+def test_a_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
     text = (CASES / "kueue-min-parallelism.yaml").read_text(encoding="utf-8")
     assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
 

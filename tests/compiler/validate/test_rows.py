@@ -13,7 +13,7 @@ from tests.compiler.validate.samples import Data, drop, names, pointers, put, sa
 from trainwright.findings.codes import CODES
 from trainwright.findings.locate import at
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import Block, Row, blocks, refusals
+from trainwright.operators.rows import PODS, Block, Row, blocks, refusals
 from trainwright.validate.custom import completed
 
 ROWS = [(block, row) for block in blocks() for row in block.rows]
@@ -21,7 +21,9 @@ PT, TF, XGB, MPI = "/spec/pytorchReplicaSpecs", "/spec/tfReplicaSpecs", "/spec/x
 POD = "template/spec/containers"
 JOBS, RUNTIME, RAY, TASKS = "/spec/replicatedJobs", "/spec/template/spec/replicatedJobs", "/spec/rayClusterSpec", "/spec/tasks"
 VC = "Job.batch.volcano.sh"
-SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob"}
+KUEUE = "kueue.x-k8s.io"
+QUEUED = {f"{KUEUE}/queue-name": "team"}
+SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob", PODS: "Job batch/v1"}
 
 
 def changed(kind: str, changes: Mapping[str, Any]) -> Data:
@@ -42,9 +44,13 @@ def changed(kind: str, changes: Mapping[str, Any]) -> Data:
 def judged(block: Block, row: Row, changes: Mapping[str, Any]) -> tuple[int, list[Problem]]:
     """At how many places a row looks, and what it says; an expression that fails is an error here."""
     kind, slash, pointer = block.objects[0].partition("/")
-    about = at(changed(kind, changes), slash + pointer)
+    if kind == PODS:  # that of a Job
+        slash, pointer = "/", "spec/template"
+        changes = {f"/{pointer}{place}": value for place, value in changes.items()}
+    top = changed(kind, changes)
+    about = at(top, slash + pointer)
     places = list(row.places(about))
-    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about))]
+    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about, top))]
 
 
 @pytest.mark.parametrize(("block", "row"), ROWS, ids=[f"{block.folder}-{row.check or row.at}" for block, row in ROWS])
@@ -90,6 +96,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (VC, {f"{TASKS}/1/policies": [{"exitCode": 3, "action": "AbortJob"}]}, f"{TASKS}/1/policies/0/exitCode"),
     (VC, {f"{TASKS}/1/partitionPolicy": {"networkTopology": {"highestTierAllowed": 2, "highestTierName": "rack"}}},
      f"{TASKS}/1/partitionPolicy/networkTopology/highestTierName"),
+    ("Job.batch", {"/spec/template/metadata/labels": {"scheduling.volcano.sh/group-name": "a"}},
+     "/spec/template/metadata/labels/scheduling.volcano.sh~1group-name"),
+    ("JobSet", {f"{JOBS}/0/template/spec/template/metadata/annotations": {f"{KUEUE}/podset-group-name": "1"}},
+     f"{JOBS}/0/template/spec/template/metadata/annotations/{KUEUE}~1podset-group-name"),
+    ("JobSet", {f"{JOBS}/0/template/metadata/labels": QUEUED},
+     f"{JOBS}/0/template/metadata/labels/{KUEUE}~1queue-name"),
+    ("JobSet", {"/metadata/annotations": {f"{KUEUE}/elastic-job": "true"}}, f"/metadata/annotations/{KUEUE}~1elastic-job"),
+    ("TrainingRuntime", {f"{RUNTIME}/0/template/spec/template/metadata/annotations": {
+        f"{KUEUE}/podset-required-topology": "a", f"{KUEUE}/podset-unconstrained-topology": "true"}},
+     f"{RUNTIME}/0/template/spec/template/metadata/annotations/{KUEUE}~1podset-unconstrained-topology"),
+    ("TrainJob", {"/metadata/annotations": {f"{KUEUE}/priority-class": "a"}}, f"/metadata/annotations/{KUEUE}~1priority-class"),
+    ("PyTorchJob", {f"{PT}/Worker/template/metadata": {"labels": QUEUED}, "/metadata/labels": None},
+     f"{PT}/Worker/template/metadata/labels/{KUEUE}~1queue-name"),
+    ("Pod", {"/metadata/annotations": {f"{KUEUE}/pod-group-total-count": "2"}}, f"/metadata/labels/{KUEUE}~1pod-group-name"),
+    ("Pod", {"/metadata/annotations": {f"{KUEUE}/podset-slice-required-topology": "a"}},
+     f"/metadata/annotations/{KUEUE}~1podset-slice-required-topology"),
     (VC, {"/metadata/name": "train.1"}, "/metadata/name"),
     (VC, {"/metadata/name": "t" * 55, "/spec/plugins": {"ray": ["--head=data"]}}, "/metadata/name"),
     (VC, {"/metadata/name": "t" * 55}, f"{TASKS}/1/name"),
@@ -139,6 +161,11 @@ def test_a_row_holds_at_its_other_places(kind: str, changes: dict[str, Any], pla
         ("RayJob", {"/spec/entrypoint": None, "/spec/submitterPodTemplate": {
             "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "x", "command": ["ray", "job"]}]}}}),
         ("TrainingRuntime", {f"{RUNTIME}/0/template/spec/parallelism": 2}),
+        ("RayJob", {"/metadata/labels": QUEUED, "/spec/clusterSelector": {"ray.io/cluster": "mine"}, RAY: None}),
+        ("PyTorchJob", {f"{PT}/Master/template/metadata": {"annotations": {"scheduling.k8s.io/group-name": "train"}}}),
+        ("Job.batch", {"/metadata/annotations": {f"{KUEUE}/job-completions-equal-parallelism": "true"}}),
+        ("Job.batch", {"/spec/template/metadata/labels": QUEUED, "/metadata/labels": QUEUED}),
+        ("Pod", {"/metadata/annotations": {f"{KUEUE}/podset-required-topology": "cloud.example.com/rack"}}),
         (VC, {"/spec/plugins/mpi": ["--master=data"]}),
         (VC, {"/spec/plugins/mpi": ["-master", "data", "--port", "2222", "--", "else"], f"{TASKS}/1/name": "worker"}),
         (VC, {"/spec/plugins/pytorch": ["--master=data", "-wait-master-enabled", "--port=23456"]}),
