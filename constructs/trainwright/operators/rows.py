@@ -2,7 +2,8 @@
 
 A file holds blocks. A block is about ``objects``, each a kind as kubectl names it (``RayJob.ray.io``; ``*`` is any kind) and a
 pointer to the part that the block calls ``object``. ``pods`` are the pod templates in an object of any kind, which rows call
-``top``. Its ``variables`` are CEL, or plain lists, that every row may use. A row says:
+``top``. Its ``variables`` are CEL, or plain lists, that every row may use; ``beside`` gives a name to what a reference with a
+kind and a name leads to: a list of one object, or of none where that is not validated too. A row says:
 
 - ``at``: where it looks. ``*`` in a pointer stands for any key or index, ``*Specs`` for keys that end so; a place that is not
   there is passed over.
@@ -28,18 +29,24 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.pods import pods_in
 from trainwright.objects.cel import BreaksError, CannotEvaluateError, Language, without_texts
+from trainwright.objects.fields import text
 from trainwright.objects.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
 from trainwright.objects.problem import Problem, choose
 
 _IN_TEXT = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _GIVEN = ("self", "object", "top", "owner", "field", "keys")
 PODS = "pods"
+
+Given = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+"""Objects that are validated together, by kind and name."""
+NOTHING: Given = MappingProxyType({})
 
 
 class Place(NamedTuple):
@@ -92,18 +99,21 @@ class Block:
     rows: Sequence[Row]
     name: str = ""
     variables: Mapping[str, Any] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def language(self) -> Language:
-        return Language((*_GIVEN, *self.variables, *(name for row in self.rows for name in row.let)), _FUNCTIONS)
+        named = (name for row in self.rows for name in row.let)
+        return Language((*_GIVEN, *self.beside, *self.variables, *named), _FUNCTIONS)
 
-    def scope(self, about: Any, top: Any = None) -> _Scope:
+    def scope(self, about: Any, top: Any = None, given: Given = NOTHING) -> _Scope:
         """The block's variables, of one object."""
-        return _Scope(self.language, self.variables, {"object": about, "top": top})
+        beside = {name: _referred(at(about, pointer), about, given) for name, pointer in self.beside.items()}
+        return _Scope(self.language, self.variables, {"object": about, "top": top, **beside})
 
-    def problems(self, about: Any, top: Any = None) -> Iterator[Problem]:
+    def problems(self, about: Any, top: Any = None, given: Given = NOTHING) -> Iterator[Problem]:
         """What the rows refuse in an object, or in the part of one that the block is about."""
-        scope = self.scope(about, top)
+        scope = self.scope(about, top, given)
         for row in self.rows:
             for place in row.places(about):
                 try:
@@ -179,14 +189,21 @@ def _places(place: Place, pattern: Sequence[str]) -> Iterator[Place]:
             yield from _places(Place(f"{place.pointer}/{escape(name)}", item, value, keys), pattern[1:])
 
 
-def refusals(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+def _referred(reference: Any, owner: Mapping[str, Any], given: Given) -> list[Any]:
+    """The object that a reference leads to, in the namespace of its owner, as far as both have one."""
+    space = text(owner, "/metadata/namespace")
+    found = given.get((text(reference, "/kind"), text(reference, "/name")), ())
+    return [_stated(one) for one in found if text(one, "/metadata/namespace", space) == space or not space][:1]
+
+
+def refusals(manifest: Mapping[str, Any], given: Given = NOTHING) -> Iterator[Problem]:
     """What operators refuse in an object that is complete, with its webhooks' defaults, and the API server in a Job."""
     about = _blocks_by_kind()
     stated = _stated(manifest)
     for each, pointer in (*about.get(str(GroupKind.of(manifest)), ()), *about["*"]):
         part = at(stated, pointer)
         if part is not None:
-            yield from (problem.below(pointer) for problem in each.problems(part))
+            yield from (problem.below(pointer) for problem in each.problems(part, stated, given))
     for pointer, template in templates_in(stated):
         for each, _ in about[PODS]:
             yield from (problem.below(pointer) for problem in each.problems(template, stated))

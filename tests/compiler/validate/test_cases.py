@@ -56,6 +56,10 @@ SAID: dict[str, Findings] = {
     "ray-runtimeenv-yaml": [("TW711", "/spec/runtimeEnvYAML")],
     "runtime-podfailurepolicy": [("TW711", "/spec/template/spec/replicatedJobs/0/template/spec/podFailurePolicy")],
     "toleration-value": [("TW705", "/spec/template/spec/tolerations/0/value")],
+    "trainer-initializer-mount": [
+        ("TW714", "/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers"),
+        ("TW711", "/spec/initializer/dataset"),
+    ],
     "volcano-action": [("TW711", "/spec/policies/0/action")],
     "volcano-code-onfailure": [("TW714", "/spec/policies/0/exitCode")],
     "volcano-code-zero": [("TW711", "/spec/policies/0/exitCode")],
@@ -410,3 +414,19 @@ def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) 
     (tmp_path / "kustomization.yaml").write_text("resources: [job.yaml, part.yaml]\n", encoding="utf-8")
     objects = validate_files([tmp_path / "kustomization.yaml", tmp_path / "part.yaml"], None)
     assert (objects.objects, objects.errors > 0) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ("name: data, ", "name: initializer, ", []),
+        ("torch, namespace: team", "torch, namespace: other", ["TW714"]),
+        ("torch, namespace: team", "torch", ["TW714", "TW711"]),
+        ("runtimeRef: {kind: TrainingRuntime, ", "runtimeRef: {kind: ClusterTrainingRuntime, ", ["TW714"]),
+        ("dataset: {", "model: {", ["TW714", "TW711"]),
+    ],
+)
+def test_a_train_job_is_held_against_its_runtime(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+    text = (CASES / "trainer-initializer-mount.yaml").read_text(encoding="utf-8")
+    assert old in text
+    assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes

@@ -22,6 +22,7 @@ POD = "template/spec/containers"
 JOBS, RUNTIME, RAY, TASKS = "/spec/replicatedJobs", "/spec/template/spec/replicatedJobs", "/spec/rayClusterSpec", "/spec/tasks"
 VC = "Job.batch.volcano.sh"
 KUEUE = "kueue.x-k8s.io"
+BESIDE = "/runtime"
 QUEUED = {f"{KUEUE}/queue-name": "team"}
 SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob", PODS: "Job batch/v1"}
 
@@ -47,10 +48,13 @@ def judged(block: Block, row: Row, changes: Mapping[str, Any]) -> tuple[int, lis
     if kind == PODS:  # that of a Job
         slash, pointer = "/", "spec/template"
         changes = {f"/{pointer}{place}": value for place, value in changes.items()}
-    top = changed(kind, changes)
+    top = changed(kind, {place: value for place, value in changes.items() if not place.startswith(BESIDE)})
+    beside = {place.removeprefix(BESIDE): value for place, value in changes.items() if place.startswith(BESIDE)}
+    runtime = changed("TrainingRuntime", beside)  # to which the sample of a TrainJob refers
+    given = {("TrainingRuntime", runtime["metadata"]["name"]): [runtime]}
     about = at(top, slash + pointer)
     places = list(row.places(about))
-    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about, top))]
+    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about, top, given))]
 
 
 @pytest.mark.parametrize(("block", "row"), ROWS, ids=[f"{block.folder}-{row.check or row.at}" for block, row in ROWS])
@@ -109,6 +113,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("TrainJob", {"/metadata/annotations": {f"{KUEUE}/priority-class": "a"}}, f"/metadata/annotations/{KUEUE}~1priority-class"),
     ("PyTorchJob", {f"{PT}/Worker/template/metadata": {"labels": QUEUED}, "/metadata/labels": None},
      f"{PT}/Worker/template/metadata/labels/{KUEUE}~1queue-name"),
+    ("TrainJob", {"/spec/runtimeRef/apiGroup": "kubeflow.org"}, "/spec/runtimeRef/apiGroup"),
+    ("TrainingRuntime", {"/spec/podGroupPolicy": {"volcano": {}}, f"{RUNTIME}/0/template/spec/template/spec/schedulerName": ""},
+     "/spec/podGroupPolicy"),
+    ("TrainingRuntime", {f"{RUNTIME}/0/name": "model-initializer"}, f"{RUNTIME}/0/template/spec/template/spec/containers"),
     ("Pod", {"/metadata/annotations": {f"{KUEUE}/pod-group-total-count": "2"}}, f"/metadata/labels/{KUEUE}~1pod-group-name"),
     ("Pod", {"/metadata/annotations": {f"{KUEUE}/podset-slice-required-topology": "a"}},
      f"/metadata/annotations/{KUEUE}~1podset-slice-required-topology"),
@@ -161,6 +169,9 @@ def test_a_row_holds_at_its_other_places(kind: str, changes: dict[str, Any], pla
         ("RayJob", {"/spec/entrypoint": None, "/spec/submitterPodTemplate": {
             "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "x", "command": ["ray", "job"]}]}}}),
         ("TrainingRuntime", {f"{RUNTIME}/0/template/spec/parallelism": 2}),
+        ("TrainingRuntime", {"/spec/podGroupPolicy": None, f"{RUNTIME}/0/template/spec/template/spec/schedulerName": None}),
+        ("TrainJob", {"/spec/runtimeRef": {"name": "torch"}}),
+        ("TrainJob", {"/spec/initializer": {"dataset": {"storageUri": "hf://a/b"}}}),
         ("RayJob", {"/metadata/labels": QUEUED, "/spec/clusterSelector": {"ray.io/cluster": "mine"}, RAY: None}),
         ("PyTorchJob", {f"{PT}/Master/template/metadata": {"annotations": {"scheduling.k8s.io/group-name": "train"}}}),
         ("Job.batch", {"/metadata/annotations": {f"{KUEUE}/job-completions-equal-parallelism": "true"}}),
