@@ -430,3 +430,19 @@ def test_a_train_job_is_held_against_its_runtime(tmp_path: Path, old: str, new: 
     text = (CASES / "trainer-initializer-mount.yaml").read_text(encoding="utf-8")
     assert old in text
     assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "place"),
+    [
+        ("JAXJob", "jaxReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: jax, image: x}]}}}}", None),
+        ("JAXJob", "jaxReplicaSpecs: {Master: {replicas: 1, template: {spec: {containers: [{name: jax, image: x}]}}}}", "Master"),
+        ("JAXJob", "jaxReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: a, image: x}]}}}}",
+         "Worker/template/spec/containers"),
+        ("PaddleJob", "paddleReplicaSpecs: {Chief: {template: {spec: {containers: [{name: paddle, image: x}]}}}}", "Chief"),
+    ],
+)  # fmt: skip
+def test_other_kinds_of_the_training_operator_have_its_rules(tmp_path: Path, kind: str, roles: str, place: str | None) -> None:
+    text = f"apiVersion: kubeflow.org/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{roles}}}\n"
+    field = roles.partition(":")[0]
+    assert said_of(tmp_path, text) == ([("TW711", f"/spec/{field}/{place}")] if place else [])
