@@ -1,9 +1,11 @@
 """What operators and the API server refuse beyond schemas: the rows of ``rules.yaml`` in each operator's folder.
 
 A file holds blocks. A block is about ``objects``, each a kind as kubectl names it (``RayJob.ray.io``; ``*`` is any kind) and a
-pointer to the part that the block calls ``object``. ``pods`` are the pod templates in an object of any kind, which rows call
-``top``. Its ``variables`` are CEL, or plain lists, that every row may use; ``beside`` gives a name to what a reference with a
-kind and a name leads to: a list of one object, or of none where that is not validated too. A row says:
+pointer to the part that the block calls ``object``, with ``*`` for each of several parts; or ``pods``, the template of every pod
+that any kind holds. ``top`` is the whole object. What the API server refuses in a part (TW704, TW705) it refuses of another
+group's kind later: in what a controller makes of it (TW711). A block's ``variables`` are CEL, or plain lists, that every row may
+use; ``beside`` gives a name to what a reference with a kind and a name leads to: a list of one object, or of none where that is
+not validated too. A row says:
 
 - ``at``: where it looks. ``*`` in a pointer stands for any key or index, ``*Specs`` for keys that end so; a place that is not
   there is passed over.
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
@@ -37,12 +39,12 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.pods import pods_in
 from trainwright.objects.cel import BreaksError, CannotEvaluateError, Language, without_texts
 from trainwright.objects.fields import text
-from trainwright.objects.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
+from trainwright.objects.metadata import not_a_label, not_a_label_value, not_a_service_label, not_a_subdomain, not_qualified
 from trainwright.objects.problem import Problem, choose
 
 _IN_TEXT = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
-_GIVEN = ("self", "object", "top", "owner", "field", "keys")
 PODS = "pods"
+_GIVEN = ("self", "object", "top", "owner", "field", "keys")
 
 Given = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 """Objects that are validated together, by kind and name."""
@@ -110,6 +112,13 @@ class Block:
         """The block's variables, of one object."""
         beside = {name: _referred(at(about, pointer), about, given) for name, pointer in self.beside.items()}
         return _Scope(self.language, self.variables, {"object": about, "top": top, **beside})
+
+    def refused_in(self, place: Place, top: Any, given: Given = NOTHING) -> Iterator[Problem]:
+        """What the rows refuse in a part of an object."""
+        kind, _, own = self.objects[0].partition("/")[0].partition(".")
+        here = kind in ("*", PODS) or own == GroupKind.of(top).group
+        for problem in self.problems(place.value, top, given):
+            yield (problem if here else refused_later(problem)).below(place.pointer)
 
     def problems(self, about: Any, top: Any = None, given: Given = NOTHING) -> Iterator[Problem]:
         """What the rows refuse in an object, or in the part of one that the block is about."""
@@ -200,20 +209,23 @@ def refusals(manifest: Mapping[str, Any], given: Given = NOTHING) -> Iterator[Pr
     """What operators refuse in an object that is complete, with its webhooks' defaults, and the API server in a Job."""
     about = _blocks_by_kind()
     stated = _stated(manifest)
-    for each, pointer in (*about.get(str(GroupKind.of(manifest)), ()), *about["*"]):
-        part = at(stated, pointer)
-        if part is not None:
-            yield from (problem.below(pointer) for problem in each.problems(part, stated, given))
-    for pointer, template in templates_in(stated):
-        for each, _ in about[PODS]:
-            yield from (problem.below(pointer) for problem in each.problems(template, stated))
+    for each, pattern in (*about.get(str(GroupKind.of(manifest)), ()), *about["*"], *about[PODS]):
+        for place in parts(stated, pattern):
+            yield from each.refused_in(place, stated, given)
 
 
-def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The pod templates of an object, each with its pointer; the object itself, of a Pod."""
-    for pod in pods_in(manifest):
-        if pod.pointer.endswith("/spec"):
-            yield pod.pointer.removesuffix("/spec"), pod.template
+def parts(manifest: Any, about: str) -> Iterator[Place]:
+    """The parts of an object that a block is about: at a pattern of pointers, or its pods."""
+    above = [Place("", manifest)]
+    if about.startswith(PODS):
+        above = [Place(pod.pointer.removesuffix("/spec"), pod.template) for pod in pods_in(manifest)]
+    for place in above:
+        yield from _places(place, tokens(about))
+
+
+def refused_later(problem: Problem) -> Problem:
+    """What the API server refuses in an object that a controller makes: what it is made of is there, and none of its pods."""
+    return replace(problem, code="TW711") if problem.code in ("TW704", "TW705") else problem
 
 
 def block(folder: str, name: str) -> Block:
@@ -238,12 +250,12 @@ def _block(folder: str, rows: list[dict[str, Any]], source: str = "", code: str 
 
 @cache
 def _blocks_by_kind() -> Mapping[str, Sequence[tuple[Block, str]]]:
-    """Kind -> its blocks, each with the pointer of the part that it is about."""
+    """Kind -> its blocks, each with the pointer of the parts that it is about."""
     found: dict[str, list[tuple[Block, str]]] = {"*": [], PODS: []}
     for one in blocks():
         for about in one.objects:
             kind, slash, pointer = about.partition("/")
-            found.setdefault(kind, []).append((one, slash + pointer))
+            found.setdefault(kind, []).append((one, about if kind == PODS else slash + pointer))
     return found
 
 
@@ -263,6 +275,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "notAServiceLabel": not_a_service_label,
     "notASubdomain": not_a_subdomain,
     "notQualified": not_qualified,
+    "notALabelValue": not_a_label_value,
     "choose": choose,
     "ascending": _ascending,
 }

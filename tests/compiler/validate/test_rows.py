@@ -13,7 +13,7 @@ from tests.compiler.validate.samples import Data, drop, names, pointers, put, sa
 from trainwright.findings.codes import CODES
 from trainwright.findings.locate import at
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import PODS, Block, Row, blocks, refusals
+from trainwright.operators.rows import PODS, Block, Row, blocks, parts, refusals
 from trainwright.validate.custom import completed
 
 ROWS = [(block, row) for block in blocks() for row in block.rows]
@@ -24,7 +24,7 @@ VC = "Job.batch.volcano.sh"
 KUEUE = "kueue.x-k8s.io"
 BESIDE = "/runtime"
 QUEUED = {f"{KUEUE}/queue-name": "team"}
-SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob", PODS: "Job batch/v1"}
+SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob", PODS: "Pod v1"}
 
 
 def changed(kind: str, changes: Mapping[str, Any]) -> Data:
@@ -45,16 +45,14 @@ def changed(kind: str, changes: Mapping[str, Any]) -> Data:
 def judged(block: Block, row: Row, changes: Mapping[str, Any]) -> tuple[int, list[Problem]]:
     """At how many places a row looks, and what it says; an expression that fails is an error here."""
     kind, slash, pointer = block.objects[0].partition("/")
-    if kind == PODS:  # that of a Job
-        slash, pointer = "/", "spec/template"
-        changes = {f"/{pointer}{place}": value for place, value in changes.items()}
     top = changed(kind, {place: value for place, value in changes.items() if not place.startswith(BESIDE)})
     beside = {place.removeprefix(BESIDE): value for place, value in changes.items() if place.startswith(BESIDE)}
     runtime = changed("TrainingRuntime", beside)  # to which the sample of a TrainJob refers
     given = {("TrainingRuntime", runtime["metadata"]["name"]): [runtime]}
-    about = at(top, slash + pointer)
-    places = list(row.places(about))
-    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about, top, given))]
+    found = [part.value for part in parts(top, block.objects[0] if kind == PODS else slash + pointer)]
+    places = [(about, place) for about in found for place in row.places(about)]
+    scopes = {id(about): block.scope(about, top, given) for about in found}
+    return len(places), [problem for about, place in places for problem in block.broken(row, place, scopes[id(about)])]
 
 
 @pytest.mark.parametrize(("block", "row"), ROWS, ids=[f"{block.folder}-{row.check or row.at}" for block, row in ROWS])

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.findings.locate import escape
 from trainwright.objects.fields import mapping, text
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import templates_in
+from trainwright.operators.rows import PODS, parts
 
 _GROUP, _REQUIRED, _PREFERRED = (
     f"kueue.x-k8s.io/podset-{name}" for name in ("group-name", "required-topology", "preferred-topology")
@@ -17,10 +17,10 @@ _GROUP, _REQUIRED, _PREFERRED = (
 def groups(manifest: Mapping[str, Any], _: object) -> Iterator[Problem]:
     """Two sets of pods that are placed together, in the same level of the same topology."""
     found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for pointer, template in templates_in(manifest):
-        stated = mapping(template, "/metadata/annotations")
+    for pod in parts(manifest, PODS):
+        stated = mapping(pod.value, "/metadata/annotations")
         if name := text(stated, f"/{escape(_GROUP)}"):
-            found.setdefault(name, []).append((f"{pointer}/metadata/annotations/{escape(_GROUP)}", stated))
+            found.setdefault(name, []).append((f"{pod.pointer}/metadata/annotations/{escape(_GROUP)}", stated))
     for name, sets in found.items():
         place, stated = sets[-1]
         if len(sets) != 2:
