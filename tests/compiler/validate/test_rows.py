@@ -132,6 +132,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (VC, {"/spec/plugins/mpi": ["master=data"]}, "/spec/plugins/mpi"),
     (VC, {"/spec/plugins/svc": ["--publish-not-ready-addresses=yes"]}, "/spec/plugins/svc/0"),
     (VC, {"/spec/plugins/pytorch": []}, "/spec/plugins/pytorch"),
+    (VC, {"/spec/plugins/pytorch": ["--master=data", "--worker=workers"]}, "/spec/plugins/pytorch"),
     (VC, {"/spec/plugins/tensorflow": ["--worker=node"]}, "/spec/plugins/tensorflow"),
     (VC, {"/spec/plugins/ray": []}, "/spec/plugins/ray"),
     (VC, {"/spec/plugins/ray": ["--head=data"]}, f"{TASKS}/0/template/spec/containers"),

@@ -13,8 +13,10 @@ from trainwright.operators.volcano.options import OPTIONS, read_options
 _TASKS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "mpi": (("master", "TW711", "the webhook refuses the Job"), ("worker", "TW714", "MPI_HOST is not set")),
     "ray": (("head", "TW711", "no pod is made"), ("worker", "TW714", "no worker joins the head")),
-    "pytorch": (("master", "TW714", "no pod is told MASTER_ADDR, WORLD_SIZE or RANK"),),
-}
+    "pytorch": (
+        ("master", "TW714", "no pod is told MASTER_ADDR, WORLD_SIZE or RANK"), ("worker", "TW714", "no other pod is told its RANK"),
+    ),
+}  # fmt: skip
 """Plugin -> options that name a task, and what follows where there is none of that name (plugins/distributed-framework)."""
 
 
