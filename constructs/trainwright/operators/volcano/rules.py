@@ -14,14 +14,16 @@ _TASKS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "mpi": (("master", "TW711", "the webhook refuses the Job"), ("worker", "TW714", "MPI_HOST is not set")),
     "ray": (("head", "TW711", "no pod is made"), ("worker", "TW714", "no worker joins the head")),
     "pytorch": (
-        ("master", "TW714", "no pod is told MASTER_ADDR, WORLD_SIZE or RANK"), ("worker", "TW714", "no other pod is told its RANK"),
+        ("master", "TW714", "no pod is told MASTER_ADDR, WORLD_SIZE or RANK"),
+        ("worker", "TW714", "no other pod is told its RANK"),
     ),
 }  # fmt: skip
 """Plugin -> options that name a task, and what follows where there is none of that name (plugins/distributed-framework)."""
 
 
-def plugins(stated: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Problem]:
+def plugins(_: Any, job: Mapping[str, Any]) -> Iterator[Problem]:
     """Options that a plugin knows, and tasks that it finds."""
+    stated = mapping(job, "/spec/plugins")
     names = [text(task, "/name") for _, task in items(job, "/spec/tasks")]
     for plugin in (name for name in OPTIONS if name in stated):
         words, place = texts(stated, f"/{plugin}"), f"/{escape(plugin)}"
