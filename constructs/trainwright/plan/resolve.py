@@ -21,8 +21,7 @@ from trainwright.plan.environment import (
     further_environment,
     in_pool,
     plan_environment,
-    threads_of_ranks,
-    threads_of_share,
+    threads_of,
     told_to_launcher,
     with_own,
 )
@@ -121,10 +120,10 @@ class Resolution(NamedTuple):
     def without_own(self, role: Role) -> tuple[EnvironmentVariable, ...]:
         """The same before the role states variables of its own."""
         pool, offered = self.pool_of(role)
-        if role.further and role.share and not self.binding.replaces_command:
+        if role.further and not self.binding.replaces_command:
             checkpoint = self.plan.checkpoint
             return further_environment(
-                self.run, self.binding, self.plan.name, role, role.share, pool, offered.pods.env,
+                self.run, self.binding, self.plan.name, role, self._threads(role), pool, offered.pods.env,
                 self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
             )  # fmt: skip
         planned, ranks = environment_of(role, self.binding, self.plan.environment, self._threads(role)), self.plan.world.pool
@@ -132,9 +131,8 @@ class Resolution(NamedTuple):
             return planned
         return in_pool(self.run, planned, ranks, pool, offered.pods.env)
 
-    def _threads(self, role: Role) -> Variable:
-        each = self.needs.processes_per_node
-        return threads_of_share(role.share) if role.share else threads_of_ranks(self.resources(role), each)
+    def _threads(self, role: Role) -> Variable | None:
+        return threads_of(role, self.amounts(role), self.needs.processes_per_node)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
@@ -175,6 +173,9 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         pool=pool_name,
         fabric=pool.fabric,
         resources=resources,
+        threads=threads_of(
+            binding.ranks, plan_amounts(run, binding.ranks, needs, pool, pool_name, resources), needs.processes_per_node
+        ),
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
         read_only_root=security.read_only_root,
         pool_env=pool.pods.env,

@@ -129,13 +129,14 @@ def _service_account(resolution: Resolution, role: Role) -> Tree:
 def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     run, mounts = resolution.run, volume_mounts(resolution, role)
     image, stated = resolution.image(role)
+    environment = [_variable(variable) for variable in resolution.environment(role)]
     return {
         "name": Why(role.container, "trainwright", "the program of the role" if role.further else "the container that trains"),
         "image": Why(image, stated, "as asked"),
         **pull_policy(run),
         **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
         **_working_dir(resolution, role),
-        "env": [_variable(variable) for variable in resolution.environment(role)],
+        **({"env": environment} if environment else {}),
         **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
         **_resources(resolution, role),
