@@ -42,8 +42,10 @@ from trainwright.plan.resources import plan_amounts, plan_resources, with_stated
 from trainwright.plan.roles import further_process, further_roles, own_ports, role_pools
 from trainwright.plan.security import plan_security, role_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
+from trainwright.plan.stated import Stated, mounts_of
 from trainwright.rendezvous.mpi import HOSTFILE, MPI, Mpirun, host_lines
-from trainwright.run import CommandWorkload, RoleParts, Run, ScriptWorkload
+from trainwright.rendezvous.ray import RayPods
+from trainwright.run import CommandWorkload, Mount, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
@@ -87,9 +89,20 @@ class Resolution(NamedTuple):
         """Those that pods of the run go to."""
         return tuple(self.pool_of(role)[1] for role in self.binding.roles)
 
-    def security_of(self, role: Role) -> SecurityPlan:
-        """Who the processes in a role's pods are."""
-        return role_security(self.run, self.cluster, role.name) if role.further else self.plan.security
+    def security_of(self, role: Role | None) -> SecurityPlan:
+        """Who the processes in a role's pods are; None for a pod that has no role."""
+        return role_security(self.run, self.cluster, role)
+
+    def mounts(self, role: Role) -> dict[str, Stated[Mount]]:
+        """Path -> what a role's pods mount: what is stated of them, and the place of the checkpoints where they need it."""
+        kept = self.plan.checkpoint.mount if self.plan.checkpoint and self._keeps_history(role) else None
+        return mounts_of(self.run, role, kept)
+
+    def _keeps_history(self, role: Role) -> bool:
+        """Whether pods without ranks read and write where checkpoints are: our supervisor in front of mpirun has the history of
+        the run there, and Ray Train's driver in the head its own (ray/train/v2/_internal/execution/storage.py).
+        """
+        return not role.further and (self.processes[role.name].supervised or self.binding.part(RayPods) is not None)
 
     @property
     def supervised(self) -> bool:
@@ -122,9 +135,10 @@ class Resolution(NamedTuple):
         pool, offered = self.pool_of(role)
         if role.further and not self.binding.replaces_command:
             checkpoint = self.plan.checkpoint
+            sees = checkpoint and (checkpoint.mount is None or checkpoint.mount in self.mounts(role))
             return further_environment(
                 self.run, self.binding, self.plan.name, role, self._threads(role), pool, offered.pods.env,
-                self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
+                self.security_of(role).read_only_root, checkpoint.directory if checkpoint and sees else None,
             )  # fmt: skip
         planned, ranks = environment_of(role, self.binding, self.plan.environment, self._threads(role)), self.plan.world.pool
         if pool == ranks or self.binding.hands_on(role):

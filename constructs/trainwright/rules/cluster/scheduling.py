@@ -22,6 +22,7 @@ from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_sch
 from trainwright.plan import Resolution, answer
 from trainwright.plan.incident import delayed, incident
 from trainwright.plan.pods import in_volcano_queue
+from trainwright.plan.stated import all_words
 
 
 def queue(context: Context) -> Iterator[Finding]:
@@ -60,22 +61,25 @@ def by_hand(context: Context) -> Iterator[Finding]:
     """Labels of schedulers: the plan sets those that are read, where they are read. With a queue on the pods too, a run would be
     admitted twice (kueue#2612).
     """
-    for field in ("labels", "pod_labels"):
-        for key in getattr(context.run, field):
-            where, read = context.locate.run(f"/{field}/{escape(key)}"), labels_of_schedulers()  # which loads all targets
+    stated = [
+        (field, key, context.locate.at(f"{source}/{field}/{escape(key)}"))
+        for words, source in all_words(context.run)
+        for field in ("labels", "pod_labels", "annotations", "pod_annotations")
+        for key in getattr(words, field, ())
+    ]
+    for field, key, where in stated:
+        if field in ("labels", "pod_labels"):
+            read = labels_of_schedulers()  # which loads all targets
             if key in read or (field == "pod_labels" and key.startswith(PREFIX)):
                 message = f"label {key} is set by the plan, on the object where it is read"
                 yield found("TW451", where, message, f"remove it, and use {read.get(key, 'queue')}")
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
-    for field in ("annotations", "pod_annotations"):
-        for key in getattr(context.run, field):
-            if key in ANNOTATIONS_OF_SCHEDULERS or key.startswith(PREFIX):
-                where = context.locate.run(f"/{field}/{escape(key)}")
-                message = f"annotation {key} is set by the plan, on the object where it is read"
-                field_of_run = ANNOTATIONS_OF_SCHEDULERS.get(key, "queue and placement")
-                yield found("TW451", where, message, f"remove it, and use {field_of_run}")
+        elif key in ANNOTATIONS_OF_SCHEDULERS or key.startswith(PREFIX):
+            message = f"annotation {key} is set by the plan, on the object where it is read"
+            instead = ANNOTATIONS_OF_SCHEDULERS.get(key, "queue and placement")
+            yield found("TW451", where, message, f"remove it, and use {instead}")
 
 
 _UNREAD = frozenset({*ANNOTATIONS_OF_SCHEDULERS, *(label for one in SCHEDULERS.values() for label in one.former_labels)})
@@ -288,11 +292,13 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
 
     Kueue admits pods with claims from 0.18 on, and only those that name a template (kueue, pkg/dra/claims.go).
     """
-    claims = {claim["name"]: claim for pod in pods for claim in pod.found.spec.get("resourceClaims") or []}
+    claims = {
+        claim["name"]: (claim, pod.where(context.locate, f"/resourceClaims/{number}"))
+        for pod in pods for number, claim in enumerate(pod.found.spec.get("resourceClaims") or [])
+    }
     if not claims:
         return
-    name, cluster = next(iter(claims)), context.cluster
-    where = context.locate.run(f"/resource_claims/{name}")
+    where, cluster = next(iter(claims.values()))[1], context.cluster
     minor = int(cluster.kubernetes.split(".")[1])
     if minor < 31:
         message = f"Kubernetes {cluster.kubernetes} does not know resource claims in this form"
@@ -305,8 +311,7 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
     if not CLAIMS.of(cluster.kueue.version):
         message = f"Kueue {cluster.kueue.version} admits no pod with resource claims"
         yield found("TW463", where, message, "upgrade it to 0.18, and map the device classes there; or remove queue")
-    for name in (name for name, claim in claims.items() if "resourceClaimName" in claim):
-        where = context.locate.run(f"/resource_claims/{name}")
+    for name, where in ((name, where) for name, (claim, where) in claims.items() if "resourceClaimName" in claim):
         message = f"{name} names an existing ResourceClaim, and Kueue admits only claims made from templates"
         yield found("TW463", where, message, "write template, with a ResourceClaimTemplate; or remove queue")
 
