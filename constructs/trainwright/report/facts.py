@@ -20,7 +20,7 @@ from trainwright.compile import CompiledRun
 from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
 from trainwright.plan.pods import describe_network
-from trainwright.report import rows, values
+from trainwright.report import queue, rows, values
 from trainwright.report.finding import to_json
 from trainwright.report.values import EMPTY, Facts, besides, fact, flat, plain, rate, text
 
@@ -153,6 +153,7 @@ _LIST = (
     Entry("rendezvous", row=rows.rendezvous),
     Entry("control", row=rows.control),
     Entry("queue", Block.PODS, lambda of: of.run.queue),
+    Entry("asks", Block.PODS, queue.asks, queue.row, label="quota"),
     Entry("pod_group", row=lambda of: (plan := of.plan.gang) and rows.gang(plan), label="gang"),
     Entry("gang", Block.PODS, lambda of: (plan := of.plan.gang) and plan.scheduler, label="started as one by"),
     Entry("gang.minimum", value=lambda of: (plan := of.plan.gang) and plan.minimum, label="pods that start as one"),

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from trainwright.cluster.addons import Operator, release
 from trainwright.findings import Finding
-from trainwright.findings.codes import ADD_IT, found, one_of
+from trainwright.findings.codes import ADD_IT, found, milder, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Binding, Gang, OperatorName, Refusal
+from trainwright.handshake import Binding, Gang, OperatorName, Refusal, Role
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.operators import TARGETS
 from trainwright.operators.base import GangFlag, RunPod, Target
 from trainwright.operators.kueue.releases import CLAIMS
+from trainwright.operators.quota import Offer, asked, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
 from trainwright.plan.incident import delayed, incident
@@ -209,6 +211,39 @@ def stays_behind(context: Context, resolution: Resolution, manifests: Sequence[M
     yield found("TW464", context.locate.run("/queue"), message, fix)
 
 
+def quota(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a queue can never give, as far as the profile states its quota. Kueue takes the pods of one role from one flavor
+    (kubernetes-sigs/kueue, pkg/scheduler/flavorassigner); what a cohort lends, only the cluster knows for sure.
+    """
+    roles, given = resolution.binding.roles, offers(resolution)
+    for resource in dict.fromkeys(one.resource for one in given):
+        wanted = {role: number for role in roles if (number := asked(resolution, role).get(resource))}
+        offered = [one for one in given if one.resource == resource]
+        said = [one for role, number in wanted.items() if (one := _too_much(resolution, role, number, offered))]
+        alone, total = [one.most for one in offered if one.most is not None], sum(wanted.values())
+        if not said and len(alone) == len(offered) and total > sum(alone):
+            said = [(f"the run asks for {total:f} {resource}, and its queue gives {sum(alone):f} at most", True)]
+        for message, sure in said[:1]:
+            fix = "lower what the run asks for, name another queue, or correct the profile if the queue has more"
+            yield (found if sure else milder)("TW467", context.locate.run("/queue"), f"{message}: {context.run.queue}", fix)
+
+
+def _too_much(resolution: Resolution, role: Role, number: Decimal, offered: Sequence[Offer]) -> tuple[str, bool] | None:
+    """What is wrong with what the pods of one role ask for, and whether that is sure; None where some flavor may have it."""
+    pool, resource = resolution.pool_of(role)[0], offered[0].resource
+    fitting = [one for one in offered if not one.pools or pool in one.pools]
+    asks = f"role {role.name} asks for {number:f} {resource}"
+    if not fitting:
+        return f"{asks} in pool {pool}, and no flavor of its queue has nodes of that pool", True
+    limits = [one.most for one in fitting if one.most is not None]
+    if len(limits) == len(fitting) and number > max(limits):
+        return f"{asks}, and its queue gives {max(limits):f} at most", True
+    known = [one.reach for one in fitting if one.reach is not None]
+    if len(known) == len(fitting) and number > max(known):
+        return f"{asks}, and its queue has {max(known):f} with all that the profile's queues of its cohort lend", False
+    return None
+
+
 def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue admits a run as a whole; a gang scheduler behind it is a second gate."""
     if resolution.plan.gang and context.run.queue and context.cluster.kueue:
@@ -286,7 +321,7 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 
 RUN = (queue, topology_level, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, two_gates, evictions, disruption)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, evictions, disruption)
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
 
