@@ -37,6 +37,10 @@ class Operator(Model):
     --gang-scheduling of the MPI Operator, --batch-scheduler of KubeRay. All three know `volcano`. For the first two, any other
     value is the name of the scheduler with the coscheduling plugin; KubeRay calls that one `scheduler-plugins`.
     """
+    exclusive_placement: bool = False
+    """Whether JobSets of runs have `alpha.jobset.sigs.k8s.io/exclusive-topology`, by a webhook of the platform's: each of their
+    Jobs then has a place of its own, such as a rack.
+    """
     restricted_containers: bool = False
     """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do if
     its --pytorch-init-container-template-file names one that does.
@@ -56,6 +60,17 @@ Quantity = Annotated[
 """An amount of a resource, as Kubernetes writes it."""
 
 
+class WaitForPodsReady(Model):
+    """Kueue's `waitForPodsReady`: how long pods may take until they are ready, before Kueue suspends the whole run."""
+
+    timeout: Duration = Field(default_factory=lambda: Duration.parse("5m"))
+    """From the admission until all pods are ready (`timeout`)."""
+    recovery_timeout: Duration | None = None
+    """From the loss of a pod until all are ready again (`recoveryTimeout`); null: for as long as it takes."""
+    backoff_limit: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
+    """How often the run is queued again before Kueue deactivates it (`requeuingStrategy.backoffLimitCount`); null: always."""
+
+
 class Scheduling(Model):
     """Which scheduler places the pods of a run."""
 
@@ -69,6 +84,10 @@ class Scheduling(Model):
     """Volcano queues that runs may name; null: not checked."""
     capability: dict[DnsSubdomain, dict[QualifiedName, Quantity]] = Field(default_factory=dict)
     """Volcano queue -> resource -> the most that all of its jobs may have together: `capability` of the Queue."""
+    staleness_grace: Duration | None = None
+    """KAI's `--default-staleness-grace-period`, by default 60s, after which it evicts the rest of a gang that has fewer pods than
+    its minimum; null: KAI does not place the pods.
+    """
     with_kueue: bool = False
     """Whether gang scheduling stays on for runs in a Kueue queue; two runs can then wait for each other."""
 
@@ -132,6 +151,8 @@ class Kueue(Model):
     """Kinds that its configuration lists (`batch/job`, `jobset.x-k8s.io/jobset`, …); null: all that it supports."""
     cluster_queues: dict[DnsSubdomain, ClusterQueue] = Field(default_factory=dict)
     """ClusterQueue -> its quota. Runs of a queue that is not here are not held against any."""
+    wait_for_pods_ready: WaitForPodsReady | None = None
+    """What its configuration says under `waitForPodsReady`; null: it waits for no pods."""
 
 
 class Queue(Model):

@@ -166,6 +166,7 @@ _LIST = (
     Entry("grace_seconds", Block.PODS, lambda of: of.plan.grace.seconds, label="grace period in seconds"),
     Entry("restarts", Block.PODS, lambda of: of.run.restarts, rows.restarts),
     Entry("lost_pods", row=rows.lost_pods),
+    Entry("waits", row=rows.waits, label="when it waits"),
     Entry("end", row=lambda of: "" if of.resolution.supervised else of.resolution.binding.recovery.first_ends),
     Entry("saving", row=rows.checkpoints, label="checkpoints"),
     Entry("starts_from", row=lambda of: (start := of.run.resume_from) and f"{start}, which it only reads"),

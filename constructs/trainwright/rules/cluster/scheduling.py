@@ -22,9 +22,10 @@ from trainwright.operators.kueue.releases import CLAIMS
 from trainwright.operators.quota import Offer, asked, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
-from trainwright.plan.incident import delayed, incident
+from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.plan.stated import all_words
+from trainwright.units import counted
 
 
 def queue(context: Context) -> Iterator[Finding]:
@@ -285,6 +286,23 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
 
 
+def impatience(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Somebody who evicts the whole run, or the rest of it, before what it waits for can be there."""
+    run, kueue, binding = context.run, context.cluster.kueue, resolution.binding
+    waits, fix = kueue.wait_for_pods_ready if kueue and run.queue else None, "raise it in cluster and profile; or waive this"
+    if waits and resolution.plan.data and run.peer_wait > waits.timeout:
+        message = f"pods are ready once their data is there, and Kueue suspends the run {waits.timeout} after it is admitted"
+        where = context.locate.cluster("/kueue/wait_for_pods_ready/timeout")
+        yield found("TW468", where, f"{message}: run {run.run} lets them wait {run.peer_wait}", fix)
+    if run.on_disruption == "fail" or not delayed(binding, resolution.supervised):
+        return
+    for one in impatient(run, context.cluster, resolution.needs, TARGETS[resolution.plan.target].operators):
+        if losses := loss_beyond(one.after) if one.after else None:
+            back = f"a pod that is lost {counted(losses, 'time')} comes back after {delay(losses)} s"
+            message = f"{back}, and before that {one.said}"
+            yield found("TW468", context.locate.at(one.source), message, fix)
+
+
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
     if context.run.on_disruption == "restart" or resolution.binding.recovery.disruption_rule:
@@ -321,7 +339,7 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 
 RUN = (queue, topology_level, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, evictions, disruption)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, impatience, evictions, disruption)
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
 
