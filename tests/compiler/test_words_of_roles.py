@@ -124,7 +124,7 @@ def test_our_supervisor_in_the_launcher_finds_the_history_of_the_run() -> None:
     for run, there in (({}, ["/checkpoints"]), (command("mpirun", "x"), [])):
         stated = overlay(run, {"mounts": {"/data": {"claim": "dataset", "read_only": True}}})
         result, _ = pods_of(stated, "mpi-job")
-        assert list(result.resolution.mounts(result.resolution.binding.roles[0])) == there
+        assert list(result.resolution.mounts["launcher"]) == there
 
 
 def test_a_further_role_is_told_of_checkpoints_that_it_sees() -> None:

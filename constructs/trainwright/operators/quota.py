@@ -76,7 +76,7 @@ def asked(resolution: Resolution, role: Role) -> dict[str, Decimal]:
     where a gang may begin without them.
     """
     pods, one = _pods(resolution, role), {"pods": Decimal(1)}
-    for planned in resolution.amounts(role):
+    for planned in resolution.amounts[role.name]:
         one[planned.name] = _number(planned.request)
     for container, _ in containers_of_role(resolution, role):
         for name, text in (("cpu", container.cpu), ("memory", container.memory)) if container.kind != "init" else ():

@@ -29,6 +29,7 @@ from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,
+    CheckpointPlan,
     CommunicationPlan,
     ControlPlan,
     EnvironmentVariable,
@@ -78,6 +79,12 @@ class Resolution(NamedTuple):
     payloads: tuple[Payload, ...]
     pools: Mapping[str, str]
     """Role -> the pool of its pods."""
+    counted: Mapping[str, ResourcesPlan]
+    """Role -> what the plan counts with, of one of its pods if it holds ranks: nothing that the run states of other roles."""
+    amounts: Mapping[str, tuple[AmountPlan, ...]]
+    """Role -> what the main container of its pods asks for."""
+    mounts: Mapping[str, Mapping[str, Stated[Mount]]]
+    """Role -> path in its pods -> what is mounted there, and where it is stated."""
 
     def pool_of(self, role: Role) -> tuple[str, NodePool]:
         """Name and pool of a role's pods."""
@@ -92,17 +99,6 @@ class Resolution(NamedTuple):
     def security_of(self, role: Role | None) -> SecurityPlan:
         """Who the processes in a role's pods are; None for a pod that has no role."""
         return role_security(self.run, self.cluster, role)
-
-    def mounts(self, role: Role) -> dict[str, Stated[Mount]]:
-        """Path -> what a role's pods mount: what is stated of them, and the place of the checkpoints where they need it."""
-        kept = self.plan.checkpoint.mount if self.plan.checkpoint and self._keeps_history(role) else None
-        return mounts_of(self.run, role, kept)
-
-    def _keeps_history(self, role: Role) -> bool:
-        """Whether pods without ranks read and write where checkpoints are: our supervisor in front of mpirun has the history of
-        the run there, and Ray Train's driver in the head its own (ray/train/v2/_internal/execution/storage.py).
-        """
-        return not role.further and (self.processes[role.name].supervised or self.binding.part(RayPods) is not None)
 
     @property
     def supervised(self) -> bool:
@@ -135,7 +131,7 @@ class Resolution(NamedTuple):
         pool, offered = self.pool_of(role)
         if role.further and not self.binding.replaces_command:
             checkpoint = self.plan.checkpoint
-            sees = checkpoint and (checkpoint.mount is None or checkpoint.mount in self.mounts(role))
+            sees = checkpoint and (checkpoint.mount is None or checkpoint.mount in self.mounts[role.name])
             return further_environment(
                 self.run, self.binding, self.plan.name, role, self._threads(role), pool, offered.pods.env,
                 self.security_of(role).read_only_root, checkpoint.directory if checkpoint and sees else None,
@@ -146,21 +142,12 @@ class Resolution(NamedTuple):
         return in_pool(self.run, planned, ranks, pool, offered.pods.env)
 
     def _threads(self, role: Role) -> Variable | None:
-        return threads_of(role, self.amounts(role), self.needs.processes_per_node)
+        return threads_of(role, self.amounts[role.name], self.needs.processes_per_node)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
         parts = self.run.roles.get(role.name)
         return (parts.image, f"run:/roles/{role.name}/image") if parts and parts.image else (self.run.image, "run:/image")
-
-    def amounts(self, role: Role) -> tuple[AmountPlan, ...]:
-        """What the main container of a role's pods asks for."""
-        name, pool = self.pool_of(role)
-        return plan_amounts(self.run, role, self.needs, pool, name, self.resources(role))
-
-    def resources(self, role: Role) -> ResourcesPlan:
-        """What the plan counts with, of one pod of a role that holds ranks: what the run states of another role is not in it."""
-        return plan_resources(self.run, self.pool, self.needs, role.name)
 
 
 def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
@@ -177,7 +164,8 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)._replace(told=told_to_launcher(run, needs, binding))
     checkpoint = plan_checkpoint(run, cluster, name, locate)
-    resources = plan_resources(run, pool, needs, binding.ranks.name)
+    ranks = binding.ranks
+    counted = {role.name: plan_resources(run, pool, needs, role.name) for role in binding.roles}
     inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
@@ -186,9 +174,9 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         told=work.told,
         pool=pool_name,
         fabric=pool.fabric,
-        resources=resources,
+        resources=counted[ranks.name],
         threads=threads_of(
-            binding.ranks, plan_amounts(run, binding.ranks, needs, pool, pool_name, resources), needs.processes_per_node
+            ranks, plan_amounts(run, ranks, needs, pool, pool_name, counted[ranks.name]), needs.processes_per_node
         ),
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
         read_only_root=security.read_only_root,
@@ -208,6 +196,8 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
+    offered = {name: pool if name == pool_name else cluster.node_pools[name] for name in pools.values()}
+    processes = _processes(run, binding, work._replace(forwarded=forwarded(environment)))
     return Resolution(
         run=run,
         cluster=cluster,
@@ -215,11 +205,29 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         plan=_plan(run, cluster, target, name, inputs, planned, environment, security, pools),
         needs=needs,
         binding=binding,
-        processes=_processes(run, binding, work._replace(forwarded=forwarded(environment))),
+        processes=processes,
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch), _hosts(needs, binding, name)),
         pools=pools,
+        counted=counted,
+        amounts={
+            role.name: plan_amounts(run, role, needs, offered[pools[role.name]], pools[role.name], counted[role.name])
+            for role in binding.roles
+        },
+        mounts={
+            role.name: mounts_of(run, role, _place_of_history(checkpoint, binding, role, processes)) for role in binding.roles
+        },
     )
+
+
+def _place_of_history(
+    checkpoint: CheckpointPlan | None, binding: Binding, role: Role, processes: Mapping[str, Process]
+) -> str | None:
+    """Where pods without ranks read and write beside the checkpoints: our supervisor in front of mpirun has the history of the
+    run there, and Ray Train's driver in the head its own (ray/train/v2/_internal/execution/storage.py).
+    """
+    reads = processes[role.name].supervised or binding.part(RayPods) is not None
+    return checkpoint.mount if checkpoint and reads and not role.further else None
 
 
 def _hosts(needs: Needs, binding: Binding, name: str) -> tuple[str, str] | None:

@@ -64,7 +64,7 @@ def await_containers(resolution: Resolution, role: Role) -> list[Why]:
 
 def _mounts(resolution: Resolution, role: Role, awaited: Sequence[DataPlan]) -> list[Tree]:
     """The claims as the run mounts them: markers lie beside the folders of the data."""
-    stated, mounts = resolution.mounts(role), []
+    stated, mounts = resolution.mounts[role.name], []
     names = volume_names(stated)
     for path in dict.fromkeys(data.mount for data in awaited):
         mount = stated[path].value

@@ -107,7 +107,7 @@ _AS_WRITTEN = "volume"
 
 def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
-    plan, stated = resolution.plan, resolution.mounts(role)
+    plan, stated = resolution.plan, resolution.mounts[role.name]
     own: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
         own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": memory}})
@@ -138,7 +138,7 @@ def _of_pool(resolution: Resolution, role: Role) -> Iterator[tuple[str, str, Own
     pool, offered = resolution.pool_of(role)
     source = f"cluster:/node_pools/{escape(pool)}/pods/mounts"
     for number, (path, mount) in enumerate(offered.pods.mounts.items()):
-        if path not in resolution.mounts(role):
+        if path not in resolution.mounts[role.name]:
             yield f"of-pool-{number}", path, mount, f"{source}/{escape(path)}"
 
 
@@ -233,12 +233,12 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
         return Why(str(parts.resources.shared_memory), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
     if not role.holds_ranks or (resolution.binding.part(RayPods) is not None and not stated):
         return None
-    resources = resolution.resources(role)
+    resources = resolution.counted[role.name]
     return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
 
 
 def _has_scratch(resolution: Resolution, role: Role) -> bool:
-    stated = SCRATCH in resolution.mounts(role) or SCRATCH in resolution.pool_of(role)[1].pods.mounts
+    stated = SCRATCH in resolution.mounts[role.name] or SCRATCH in resolution.pool_of(role)[1].pods.mounts
     return resolution.security_of(role).read_only_root and not stated
 
 
@@ -246,12 +246,12 @@ def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
     """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
     mpi = resolution.needs.part(MPI)
     waits = mpi and role.holds_ranks and not resolution.binding.runs_the_work(role)
-    return mpi.ssh.folder if mpi and waits and mpi.ssh.folder not in resolution.mounts(role) else None
+    return mpi.ssh.folder if mpi and waits and mpi.ssh.folder not in resolution.mounts[role.name] else None
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """The mounts of the main container, in the order of the volumes."""
-    plan, stated = resolution.plan, resolution.mounts(role)
+    plan, stated = resolution.plan, resolution.mounts[role.name]
     mounts: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
         mounts.append({"name": "shm", "mountPath": Why(SHARED_MEMORY, memory.source, memory.reason)})
@@ -288,7 +288,7 @@ def mount_options(mount: Mount | SharedMount, source: str) -> Tree:
 
 def prepared_in(resolution: Resolution, role: Role) -> list[DataPlan]:
     """Data that a role's pods can see: its claim is mounted there as the run mounts it."""
-    there, of_ranks = resolution.mounts(role), resolution.run.rank_mounts
+    there, of_ranks = resolution.mounts[role.name], resolution.run.rank_mounts
     return [data for data in resolution.plan.data if data.mount in there and there[data.mount].value == of_ranks[data.mount]]
 
 

@@ -96,7 +96,7 @@ def scratch_is_writable(context: Context, resolution: Resolution) -> Iterator[Fi
     fix = f"mount it below {SCRATCH}, or at a folder of its own; scratch of a size of yours is `{SCRATCH}: {{scratch: 20Gi}}`"
     message = f"nothing can be written at {SCRATCH}, and the root file system is read-only"
     for role in resolution.binding.roles:
-        mount, source = resolution.mounts(role).get(SCRATCH, (None, ""))
+        mount, source = resolution.mounts[role.name].get(SCRATCH, (None, ""))
         fixed = isinstance(mount, _READ_ONLY) or getattr(mount, "read_only", False)
         if mount is not None and fixed and resolution.security_of(role).read_only_root:
             yield found("TW233", context.locate.at(source), message, fix)

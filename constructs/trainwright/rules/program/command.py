@@ -280,7 +280,7 @@ def programs_are_there(context: Context, resolution: Resolution) -> Iterator[Fin
         line = line_of(context) if driver else line_in(context, resolution, role)
         if line is None or not line.command or not (role.further or isinstance(context.run.workload, CommandWorkload)):
             continue
-        there = [*resolution.mounts(role), *context.run.files]
+        there = [*resolution.mounts[role.name], *context.run.files]
         for path in dict.fromkeys(_started(line.read)):
             mount = max((one for one in mounts if path.is_relative_to(one)), key=len, default=None)
             if mount and not any(path.is_relative_to(one) for one in there):

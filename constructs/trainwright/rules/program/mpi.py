@@ -219,7 +219,7 @@ def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[F
 def host_file(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Where mpirun reads the hosts, whoever writes them: in the launcher."""
     there = {path: f"run:/files/{escape(path)}" for path in context.run.files}
-    there |= {path: source for path, (_, source) in resolution.mounts(resolution.binding.roles[0]).items()}
+    there |= {path: source for path, (_, source) in resolution.mounts[resolution.binding.roles[0].name].items()}
     for other, source in there.items() if resolution.needs.part(MPI) else ():
         if PurePosixPath(HOSTFILE).is_relative_to(other):
             message = f"{other} would hide {HOSTFILE}, from which mpirun reads its hosts"

@@ -84,7 +84,7 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     for role in resolution.binding.roles:
         if parts := context.run.roles.get(role.name):
             yield from _too_small(context, resolution, f"/roles/{role.name}/resources", parts.resources, role)
-    for mount, source in (one for role in resolution.binding.roles for one in resolution.mounts(role).values()):
+    for mount, source in (one for role in resolution.binding.roles for one in resolution.mounts[role.name].values()):
         size, below = _scratch(mount)
         if size is not None and size.bytes > LARGEST_SCRATCH:
             where = context.locate.at(f"{source}{below}")
@@ -177,7 +177,7 @@ def enough_nodes_for_all(context: Context, resolution: Resolution) -> Iterator[F
 
 def _asked(resolution: Resolution, role: Role) -> tuple[int, int, int]:
     """Millicores, bytes and GPUs of one pod of a role."""
-    requests = {one.name: one.request for one in resolution.amounts(role)}
+    requests = {one.name: one.request for one in resolution.amounts[role.name]}
     cpu, memory = requests.get("cpu"), requests.get("memory")
     return (
         Cpu.parse(cpu).millicores if cpu else 0,
