@@ -13,7 +13,7 @@ from trainwright.run.resources import Resources
 from trainwright.run.surroundings import ByPath, EnvValue, Mount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
-from trainwright_trainer.contract.base import MountPath, PlacedError, at_defaults
+from trainwright_trainer.contract.base import MountPath, PlacedError
 
 ONLY_FURTHER = ("gpus", "starts", "must_end")
 """Fields that mean nothing where the target itself has the role."""
@@ -43,7 +43,7 @@ class RoleParts(Model):
     """
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variables in addition to those of the run; the role's own value wins."""
-    resources: Resources = Field(default_factory=at_defaults(Resources))
+    resources: Resources = Field(default_factory=Resources.model_construct)
     """What differs from the `resources` of the run; of pods without ranks, from what the plan gives them."""
     node_pool: DnsLabel | None = None
     """Pool of pods that hold no ranks. Default: that of the run; for a further role without GPUs the first pool without any."""
@@ -61,7 +61,7 @@ class RoleParts(Model):
     """When a pod is ready that runs a `command` of its own. Default: in a further role once something listens on the first of
     `ports`, else as soon as it runs.
     """
-    security: Security = Field(default_factory=at_defaults(Security))
+    security: Security = Field(default_factory=Security.model_construct)
     """Who the processes are, and what they may do. What the run states of `capabilities` and `privileged` is for its ranks."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
     """Path in the pods of the role -> a claim, scratch space, or another volume. `mounts` of the run are for ranks."""

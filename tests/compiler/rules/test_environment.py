@@ -16,7 +16,7 @@ from tests.compiler.targets import on, profile_for
 
 from trainwright.findings import Where
 from trainwright.rules.program.environment import LONGEST_VARIABLE, variable_findings
-from trainwright.variables import VARIABLES
+from trainwright.variables.rows import VARIABLES
 
 
 @pytest.mark.parametrize(
