@@ -26,6 +26,7 @@ from trainwright.validate.field_names import named
 from trainwright.validate.groups import nobody_serves
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.pods import pod_problems
+from trainwright.validate.programs import program_findings
 from trainwright.validate.tools import parts_of, tool_of
 
 
@@ -122,6 +123,7 @@ def check_manifests(
     report = Report()
     first: dict[str, Manifest] = {}
     read_by: dict[str, list[Manifest]] = {}
+    sound: list[Manifest] = []
     for manifest, kubernetes in manifests:
         if tool := tool_of(manifest):
             read_by.setdefault(tool, []).append(manifest)
@@ -132,6 +134,7 @@ def check_manifests(
             data = with_generated_name(data)
         problems = list(identity_problems(data))
         if not problems:
+            sound.append(manifest)
             problems, by = object_problems(data, catalogue, kubernetes)
             if data is not manifest.data:
                 problems = [_GENERATED, *problems]
@@ -141,6 +144,7 @@ def check_manifests(
                 counts[kind] = counts.get(kind, 0) + 1
                 first.setdefault(kind, manifest)
         report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
+    report.findings += program_findings(sound)
     report.findings += [_for_a_tool(tool, files) for tool, files in read_by.items()]
     report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
     if report.by_name:
