@@ -45,13 +45,10 @@ def sources(pod: LivePod) -> Iterator[Source]:
 
 def left_of(case: Case) -> list[str]:
     """What is known of pods whose logs are gone: their termination messages, and events of their ends."""
-    lines = [
-        f"{end.pod}: ended with {end.code} {end.meaning.reason if end.ours and end.meaning else end.reason}: {end.message}".rstrip(": ")
-        for one in case.every_pod for end in ends_of(one) if end.code
-    ]  # fmt: skip
-    events = [
-        fact.shows
-        for fact in facts_of(case).get("event", ())
-        if fact.fields.get("gone") or fact.fields["reason"] == "ExitedWithCode"
-    ]
+    lines: list[str] = []
+    for end in (end for one in case.every_pod for end in ends_of(one) if end.code):
+        word = end.meaning.reason if end.ours and end.meaning else end.reason
+        lines.append(f"{end.pod}: ended with {end.code} {word}: {end.message}".rstrip(": "))
+    told = facts_of(case).get("event", ())
+    events = [fact.shows for fact in told if fact.fields.get("gone") or fact.fields["reason"] == "ExitedWithCode"]
     return [*lines, *events]
