@@ -37,7 +37,7 @@ def told(*words: str, code: int) -> Data:
 def test_the_page_shows_what_they_print() -> None:
     text = "".join(block.body for block in blocks(DOCS / "waiting.md") if block.language == "console")
     calls = re.findall(r"^\$ trainwright (.+)\n((?:(?!\$ ).*\n?)*)", text, re.MULTILINE)
-    assert len(calls) == 3
+    assert len(calls) == 4
     for command, shown in calls:
         assert HERE.run(*command.split()).stdout == shown, command
 
@@ -82,6 +82,25 @@ def test_status_of_a_run_that_trains(tmp_path: Path) -> None:
     assert (line["state"], line["step"], line["committed_step"], line["attempts"]) == ("training", 120, 100, 2)
     [run] = told("diagnose", RUN, "--from", str(path), code=0)["runs"]
     assert run["fine"]
+
+
+@pytest.mark.parametrize(("room", "verdict"), [
+    ({}, "would start now"), ({"unschedulable": True}, "would wait"),
+    ({"taints": [{"key": "a", "effect": "NoExecute"}]}, "would wait"),
+    (None, "never"),
+])  # fmt: skip
+def test_whether_it_would_start(tmp_path: Path, room: Data | None, verdict: str) -> None:
+    data = json.loads(SNAPSHOT.with_name("free.json").read_text())
+    data["items"][1]["spec"] = room
+    if room is None:
+        del data["items"][1]
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps(data))
+    assert told("diagnose", RUN, "--before", "--from", str(path), code=0)[RUN]["verdict"] == verdict
+    data.pop("collected")
+    path.write_text(json.dumps(data))
+    plain = "cannot be said from here" if room == {} else verdict
+    assert told("diagnose", RUN, "--before", "--from", str(path), code=0)[RUN]["verdict"] == plain
 
 
 def test_logs_of_pods_that_are_gone_say_so(tmp_path: Path) -> None:
