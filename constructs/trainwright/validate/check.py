@@ -12,9 +12,10 @@ from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
+from trainwright.objects.fields import text
 from trainwright.objects.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import refusals
+from trainwright.operators.rows import NOTHING, Given, refusals
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
@@ -121,6 +122,10 @@ def check_manifests(
         synced: whether Argo CD syncs a file.
     """
     report = Report()
+    manifests = list(manifests)
+    given: dict[tuple[str, str], list[Any]] = {}
+    for manifest, _ in manifests:
+        given.setdefault((text(manifest.data, "/kind"), text(manifest.data, "/metadata/name")), []).append(manifest.data)
     first: dict[str, Manifest] = {}
     read_by: dict[str, list[Manifest]] = {}
     sound: list[Manifest] = []
@@ -135,7 +140,7 @@ def check_manifests(
         problems = list(identity_problems(data))
         if not problems:
             sound.append(manifest)
-            problems, by = object_problems(data, catalogue, kubernetes)
+            problems, by = object_problems(data, catalogue, kubernetes, given)
             if data is not manifest.data:
                 problems = [_GENERATED, *problems]
             if by is not CheckedBy.SCHEMA:
@@ -152,7 +157,9 @@ def check_manifests(
     return report
 
 
-def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], CheckedBy]:
+def object_problems(
+    manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str, given: Given = NOTHING
+) -> tuple[list[Problem], CheckedBy]:
     """The problems of one object that has a kind and a name, and what its fields were held against.
 
     Everything that can be said is said at once, but for what follows from a value that is wrong or missing itself.
@@ -183,7 +190,7 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
         problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
     beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
-    refused = list(refusals(completed(resource)))
+    refused = list(refusals(completed(resource), given))
     better = {it.pointer: it.fix for it in refused}  # an operator may take less than its schema does
     problems = [replace(it, fix=better.get(it.pointer, it.fix)) if _is_a_choice(it) else it for it in problems]
     beyond += [*claims_that_go(manifest), *refused]
