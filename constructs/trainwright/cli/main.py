@@ -19,8 +19,8 @@ from trainwright.cli.session import Exit, output, reader_left, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "crds", "page",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire",
+    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "page",
 )
 """In the order of the help."""
 

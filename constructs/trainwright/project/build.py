@@ -32,12 +32,13 @@ T = TypeVar("T")
 
 
 def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched) -> Build:
-    """Compile every active run and every foundation; one run's errors do not hide another's.
+    """Compile every run that has not ended, and every foundation; one run's errors do not hide another's.
 
     ``last`` are the records: they change nothing but how long it takes. ``watch`` sees the runs go by.
     """
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
+    paused: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
     failed: dict[str, tuple[Finding, ...]] = {}
     for name, file in watch(sorted(sources.runs.items()), "compiling runs"):
@@ -45,21 +46,23 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
             done[name] = file
             continue
         try:
-            runs[name] = build_run(file, sources, today, last)
-            findings += [one for one in runs[name].compiled.findings if not _is_shared(one, file) or one not in findings]
-            held = _held_findings(name, runs[name], today)
+            built = build_run(file, sources, today, last)
+            (runs if file.run.state == "active" else paused)[name] = built
+            findings += [one for one in built.compiled.findings if not _is_shared(one, file) or one not in findings]
+            held = _held_findings(name, built, today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
             findings += held
         except CompileError as error:
             failed[name] = tuple(error.findings)
             findings += [finding for finding in error.findings if finding not in findings]
-    foundations = build_foundations(sources.clusters, runs)
+    users = {**runs, **paused}
+    foundations = build_foundations(sources.clusters, users)
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
-    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values())), *directories_of_others(runs)]
+    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(users.values())), *directories_of_others(runs)]
     clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
-    return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
+    return Build(runs, foundations, paused, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
 
 
 def _failures(

@@ -211,7 +211,7 @@ def test_a_waiver_expires_on_the_same_day_everywhere(here: Scratch) -> None:
 
 def test_a_run_that_is_done_has_nothing_to_rehearse(here: Scratch) -> None:
     here.write(DIGITS, here.read(DIGITS) + "state: done\n")
-    assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/ any more")
+    assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/")
 
 
 def test_a_rehearsal_of_older_yaml_says_so(here: Scratch) -> None:
