@@ -201,13 +201,14 @@ _HINTS = {
     Reason.UNAUTHORIZED: "log in to the cluster as you do for kubectl",
     Reason.FORBIDDEN: "ask for that right, or use a context that has it",
     Reason.UNSERVED: "its operator or CRD is not installed there",
+    Reason.CONFLICT: "what another manager has is never taken from it: let both say the same, or take it out of one of them",
 }
 
 
 def _failure(arguments: tuple[str, ...], said: str, context: str | None) -> KubectlError:
     """One message from what kubectl wrote to its standard error."""
     lines = [line for line in said.strip().splitlines() if not re.match(r"[EWI]\d{4} |Warning: ", line)]  # its own log
-    text = "\n".join(lines) or said.strip() or "it said nothing"
+    text = "\n".join(lines).partition("\nPlease review the fields above")[0] or said.strip() or "it said nothing"
     reason = next((reason for reason, words in _CAUSES if re.search(words, text)), Reason.OTHER)
     text = re.sub(r"^(error: |Error from server \(\w+\): |Error in configuration: )", "", text)
     where = f" (context {context})" if context else ""

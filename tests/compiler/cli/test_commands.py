@@ -22,8 +22,8 @@ Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "crds", "page",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
+    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "page",
 )
 
 
