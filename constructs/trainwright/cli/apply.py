@@ -22,6 +22,7 @@ from trainwright.live.repository import commit, project_name
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project
+from trainwright.project.processors import over_processors
 from trainwright.project.record import Records
 from trainwright.project.scope import obstacles
 from trainwright.project.status import compare, compare_runs, last_records
@@ -55,7 +56,7 @@ def command(
     try:
         head, name = commit(where.root), project_name(where.root)
         records = last_records(where)
-        build = build_project(sources, today(), records, watched)
+        build = build_project(sources, today(), records, watched, over_processors)
         namespaces = [namespace] if namespace else list(profile.namespaces)
         _demand_fresh(where, build, records, [f"{cluster}/{one}" for one in namespaces])
         kubectl = Kubectl(context or current_context())

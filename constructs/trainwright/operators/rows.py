@@ -1,8 +1,9 @@
 """What operators and the API server refuse beyond schemas: the rows of ``rules.yaml`` in each operator's folder.
 
 A file holds blocks. A block is about ``objects``, each a kind as kubectl names it (``RayJob.ray.io``; ``*`` is any kind) and a
-pointer to the part that the block calls ``object``. Its ``variables`` are CEL, or plain lists, that every row may use. A row
-says:
+pointer to the part that the block calls ``object``, with ``*`` for each of several parts; or ``pods``, the template of every pod
+that any kind holds. What the API server refuses in a part (TW704, TW705) it refuses of another group's kind later: in what a
+controller makes of it (TW711). A block's ``variables`` are CEL, or plain lists, that every row may use. A row says:
 
 - ``at``: where it looks. ``*`` in a pointer stands for any key or index, ``*Specs`` for keys that end so; a place that is not
   there is passed over.
@@ -22,20 +23,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainwright.findings.locate import at, escape, tokens
+from trainwright.findings.locate import escape, tokens
 from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.pods import pods_in
 from trainwright.objects.cel import BreaksError, CannotEvaluateError, Language, without_texts
-from trainwright.objects.metadata import not_a_label, not_a_service_label, not_qualified
+from trainwright.objects.metadata import not_a_label, not_a_label_value, not_a_service_label, not_qualified
 from trainwright.objects.problem import Problem, choose
 
 _IN_TEXT = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
+PODS = "pods"
 _GIVEN = ("self", "object", "owner", "field", "keys")
 
 
@@ -96,6 +99,13 @@ class Block:
     def scope(self, about: Any) -> _Scope:
         """The block's variables, of one object."""
         return _Scope(self.language, self.variables, {"object": about})
+
+    def refused_in(self, place: Place, group: str) -> Iterator[Problem]:
+        """What the rows refuse in a part of an object whose kind is of some API group."""
+        kind, _, own = self.objects[0].partition("/")[0].partition(".")
+        for problem in self.problems(place.value):
+            here = kind in ("*", PODS) or own == group
+            yield (problem if here else refused_later(problem)).below(place.pointer)
 
     def problems(self, about: Any) -> Iterator[Problem]:
         """What the rows refuse in an object, or in the part of one that the block is about."""
@@ -177,12 +187,25 @@ def _places(place: Place, pattern: Sequence[str]) -> Iterator[Place]:
 
 def refusals(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """What operators refuse in an object that is complete, with its webhooks' defaults, and the API server in a Job."""
-    about = _blocks_by_kind()
+    about, kind = _blocks_by_kind(), GroupKind.of(manifest)
     stated = _stated(manifest)
-    for each, pointer in (*about.get(str(GroupKind.of(manifest)), ()), *about["*"]):
-        part = at(stated, pointer)
-        if part is not None:
-            yield from (problem.below(pointer) for problem in each.problems(part))
+    for each, pattern in (*about.get(str(kind), ()), *about["*"], *about[PODS]):
+        for place in parts(stated, pattern):
+            yield from each.refused_in(place, kind.group)
+
+
+def parts(manifest: Any, about: str) -> Iterator[Place]:
+    """The parts of an object that a block is about: at a pattern of pointers, or its pods."""
+    above = [Place("", manifest)]
+    if about.startswith(PODS):
+        above = [Place(pod.pointer.removesuffix("/spec"), pod.template) for pod in pods_in(manifest)]
+    for place in above:
+        yield from _places(place, tokens(about))
+
+
+def refused_later(problem: Problem) -> Problem:
+    """What the API server refuses in an object that a controller makes: what it is made of is there, and none of its pods."""
+    return replace(problem, code="TW711") if problem.code in ("TW704", "TW705") else problem
 
 
 def block(folder: str, name: str) -> Block:
@@ -207,12 +230,12 @@ def _block(folder: str, rows: list[dict[str, Any]], source: str = "", code: str 
 
 @cache
 def _blocks_by_kind() -> Mapping[str, Sequence[tuple[Block, str]]]:
-    """Kind -> its blocks, each with the pointer of the part that it is about."""
-    found: dict[str, list[tuple[Block, str]]] = {"*": []}
+    """Kind -> its blocks, each with the pointer of the parts that it is about."""
+    found: dict[str, list[tuple[Block, str]]] = {"*": [], PODS: []}
     for one in blocks():
         for about in one.objects:
             kind, slash, pointer = about.partition("/")
-            found.setdefault(kind, []).append((one, slash + pointer))
+            found.setdefault(kind, []).append((one, about if kind == PODS else slash + pointer))
     return found
 
 
@@ -231,6 +254,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "notALabel": not_a_label,
     "notAServiceLabel": not_a_service_label,
     "notQualified": not_qualified,
+    "notALabelValue": not_a_label_value,
     "choose": choose,
     "ascending": _ascending,
 }

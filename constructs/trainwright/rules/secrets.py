@@ -69,14 +69,14 @@ def _named_secret(name: str, value: str) -> bool:
 
 def texts_of_the_run(context: Context) -> Iterator[Finding]:
     """All texts of a run but its variables, which have a fix of their own."""
-    stated = context.run.model_dump(mode="json", exclude_defaults=True)
+    stated = context.run.model_dump(mode="json", exclude_unset=True)
     yield from _findings(stated, (), context.locate.run, _expanded(context))
 
 
 def texts_of_pools(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the pools of the run put into its pods."""
     for pool in dict.fromkeys(resolution.pools.values()):
-        stated = context.cluster.node_pools[pool].pods.model_dump(mode="json", exclude_defaults=True)
+        stated = context.cluster.node_pools[pool].pods.model_dump(mode="json", exclude_unset=True)
         yield from _findings(stated, ("node_pools", pool, "pods"), context.locate.cluster, "")
 
 

@@ -19,7 +19,7 @@ from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, T
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError, at_defaults
 from trainwright_trainer.contract.training import Batch, CheckpointSettings, Scaling
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
@@ -195,7 +195,7 @@ class Run(Model):
     """Samples per step (trainer workload)."""
     learning_rate: LearningRate | None = None
     """The learning rate (trainer workload)."""
-    checkpoints: Checkpoints = Field(default_factory=Checkpoints.model_construct)
+    checkpoints: Checkpoints = Field(default_factory=at_defaults(Checkpoints))
     """How often to save, where, and how many checkpoints to keep."""
     target: TargetName | None = None
     """The target that carries the run; default: the cluster's."""
@@ -211,7 +211,7 @@ class Run(Model):
     """One of `files` -> its permissions, as `"0555"` for a script that is started by its name. Default: 0644."""
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""
-    placement: Placement = Field(default_factory=Placement.model_construct)
+    placement: Placement = Field(default_factory=at_defaults(Placement))
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods may, or should, be on."""
@@ -225,7 +225,7 @@ class Run(Model):
     """PriorityClass of the pods."""
     gang: bool = True
     """Whether all pods start together or not at all, if the cluster has a gang scheduler."""
-    resources: Resources = Field(default_factory=Resources.model_construct)
+    resources: Resources = Field(default_factory=at_defaults(Resources))
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
     """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`."""
@@ -235,7 +235,7 @@ class Run(Model):
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
     env_from: ListOf[EnvSource] = ()
     """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
-    security: Security = Field(default_factory=Security.model_construct)
+    security: Security = Field(default_factory=at_defaults(Security))
     """Who the processes are, and what they may do; the namespace's level decides what is allowed."""
     resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
     """Name -> devices that pods with ranks get by dynamic resource allocation, beside those of the pool."""
@@ -276,9 +276,9 @@ class Run(Model):
     """How long a script or a command may run before it has failed; on a JobSet, each of its attempts."""
     ttl: Duration | None = None
     """How long the object of a script or a command stays when it has ended. Argo CD then recreates it, and the run restarts."""
-    watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
+    watchdog: Watchdog = Field(default_factory=at_defaults(Watchdog))
     """When a rank counts as hung (our trainer only)."""
-    preflight: Preflight = Field(default_factory=Preflight.model_construct)
+    preflight: Preflight = Field(default_factory=at_defaults(Preflight))
     """Checks that nodes must pass before training begins (our trainer only)."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
@@ -286,7 +286,7 @@ class Run(Model):
     """A run that is `paused` or `done` leaves `dist/`: its job is removed, and stopped if it still runs. Checkpoints and record
     stay. What is paused keeps what it needs of the foundation too, and goes on as `active`; what is done has ended.
     """
-    overrides: Overrides = Field(default_factory=Overrides.model_construct)
+    overrides: Overrides = Field(default_factory=at_defaults(Overrides))
     """The escape hatch; always shown in the review."""
     waivers: ListOf[Waiver] = ()
     """Findings that the team accepts until a certain day."""

@@ -12,7 +12,7 @@ from trainwright.run.resources import Resources
 from trainwright.run.surroundings import EnvValue
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
-from trainwright_trainer.contract.base import MountPath, PlacedError
+from trainwright_trainer.contract.base import MountPath, PlacedError, at_defaults
 
 ONLY_FURTHER = ("gpus", "starts", "must_end", "security")
 """Fields that mean nothing where the target itself has the role."""
@@ -37,7 +37,7 @@ class RoleParts(Model):
     """
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variables in addition to those of the run; the role's own value wins."""
-    resources: Resources = Field(default_factory=Resources.model_construct)
+    resources: Resources = Field(default_factory=at_defaults(Resources))
     """What differs from the `resources` of the run; of pods without ranks, from what the plan gives them."""
     node_pool: DnsLabel | None = None
     """Pool of pods that hold no ranks. Default: that of the run; for a further role without GPUs the first pool without any."""
@@ -55,7 +55,7 @@ class RoleParts(Model):
     """When a pod is ready that runs a `command` of its own. Default: in a further role once something listens on the first of
     `ports`, else as soon as it runs.
     """
-    security: Security = Field(default_factory=Security.model_construct)
+    security: Security = Field(default_factory=at_defaults(Security))
     """Of a further role: who its processes are. What is left out is as for a `command`: the profile and the namespace decide."""
 
     @model_validator(mode="after")

@@ -19,10 +19,11 @@ from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
 from trainwright.validate.core import core_problems, is_core, metadata_structure, template_structure
-from trainwright.validate.core_schemas import UnknownKindError, known_version
+from trainwright.validate.core_schemas import UnknownKindError, known_version, versions_with
 from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.custom import STRUCTURAL, completed, custom_problems, served_version
 from trainwright.validate.field_names import named
+from trainwright.validate.groups import nobody_serves
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.pods import pod_problems
 from trainwright.validate.tools import parts_of, tool_of
@@ -166,7 +167,11 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
             problems = core_problems(manifest, kubernetes)
         except UnknownKindError:
             message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
-            return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")], by
+            named = " or ".join(versions_with(str(manifest["kind"]), kubernetes))
+            fix = f"write {named}" if named else "write a kind and version that `kubectl api-resources` lists"
+            return [Problem("TW701", "/kind", message, fix)], by
+    elif unserved := list(nobody_serves(str(manifest["apiVersion"]), str(manifest["kind"]), kubernetes)):
+        return unserved, by
     else:
         problems, by = _by_name(manifest, kubernetes)
     if not core:  # fields are not looked at: what holds containers may be more than a pod, such as a Prometheus

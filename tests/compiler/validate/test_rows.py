@@ -13,7 +13,7 @@ from tests.compiler.validate.samples import Data, drop, names, pointers, put, sa
 from trainwright.findings.codes import CODES
 from trainwright.findings.locate import at
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import Block, Row, blocks, refusals
+from trainwright.operators.rows import PODS, Block, Row, blocks, parts, refusals
 from trainwright.validate.custom import completed
 
 ROWS = [(block, row) for block in blocks() for row in block.rows]
@@ -21,7 +21,7 @@ PT, TF, XGB, MPI = "/spec/pytorchReplicaSpecs", "/spec/tfReplicaSpecs", "/spec/x
 POD = "template/spec/containers"
 JOBS, RUNTIME, RAY, TASKS = "/spec/replicatedJobs", "/spec/template/spec/replicatedJobs", "/spec/rayClusterSpec", "/spec/tasks"
 VC = "Job.batch.volcano.sh"
-SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob"}
+SAMPLES = {"Job.batch": "Job batch/v1", VC: "Job batch.volcano.sh/v1alpha1", "*": "PyTorchJob", PODS: "Pod v1"}
 
 
 def changed(kind: str, changes: Mapping[str, Any]) -> Data:
@@ -42,9 +42,9 @@ def changed(kind: str, changes: Mapping[str, Any]) -> Data:
 def judged(block: Block, row: Row, changes: Mapping[str, Any]) -> tuple[int, list[Problem]]:
     """At how many places a row looks, and what it says; an expression that fails is an error here."""
     kind, slash, pointer = block.objects[0].partition("/")
-    about = at(changed(kind, changes), slash + pointer)
-    places = list(row.places(about))
-    return len(places), [problem for place in places for problem in block.broken(row, place, block.scope(about))]
+    found = [part.value for part in parts(changed(kind, changes), block.objects[0] if kind == PODS else slash + pointer)]
+    places = [(about, place) for about in found for place in row.places(about)]
+    return len(places), [problem for about, place in places for problem in block.broken(row, place, block.scope(about))]
 
 
 @pytest.mark.parametrize(("block", "row"), ROWS, ids=[f"{block.folder}-{row.check or row.at}" for block, row in ROWS])
