@@ -106,11 +106,16 @@ def _demand_cluster(kubectl: Kubectl, cluster: str, uid: str | None, *, chosen: 
     if uid is not None:
         demand_cluster(kubectl, cluster, uid)
         return
-    found = cluster_uid(kubectl)
+    try:
+        line = f"uid: {cluster_uid(kubectl)}"
+    except KubectlError as error:
+        if error.reason is not Reason.FORBIDDEN:
+            raise
+        line = "uid: …"  # who may apply need not be allowed to see kube-system
     if not chosen:
         stop(f"profile {cluster} does not say which cluster it is of: with --yes, name the context with --context, or write "
-             f"`uid: {found}` into the profile, if context {kubectl.context} is the right one", Exit.FINDINGS)
-    say(f"context {kubectl.context} is taken for {cluster}; `uid: {found}` in its profile would make sure of it\n")
+             f"`{line}` into the profile, if context {kubectl.context} is the right one", Exit.FINDINGS)
+    say(f"context {kubectl.context} is taken for {cluster}; `{line}` in its profile would make sure of it\n")
 
 
 def _show(prepared: Sequence[Prepared]) -> None:

@@ -85,7 +85,7 @@ class ApiServer:
     def __enter__(self) -> ApiServer:
         self.put("v1", "namespaces", "", {"metadata": {"name": "kube-system"}})
         handler = type("Handler", (_Handler,), {"cluster": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -336,6 +336,11 @@ def _openapi(root: str) -> Object:
                 "x-kubernetes-group-version-kind": {"group": group, "version": short, "kind": kind},
             }}  # fmt: skip
     return {"openapi": "3.0.0", "info": {"title": "stand-in", "version": "1"}, "paths": paths}
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that was killed reads no answer."""
 
 
 class _Handler(BaseHTTPRequestHandler):
