@@ -32,6 +32,8 @@ SAID = [
     ('error: Apply failed with 1 conflict: conflict with "admin" using v1: .spec.x\nPlease review the fields above--they '
      "currently have other managers.\nre-run the apply command with the `--force-conflicts` flag.",
      Reason.CONFLICT, ".spec.x; what another"),
+    ('Error from server (Conflict): Operation cannot be fulfilled on configmaps "x": the object has been modified; please apply '
+     "your changes to the latest version and try again", Reason.CHANGED, "at the same time"),
     ("panic: runtime error", Reason.OTHER, "panic"),
     ("", Reason.OTHER, "it said nothing"),
 ]
