@@ -142,7 +142,7 @@ class Apply:
             self.say(f"{named(there)} is being deleted: waiting for its end")
             self.kubectl.wait_until_gone(self._path_of(there), there["metadata"]["uid"], self.seconds)
             there = None
-        sent = without_theirs(one.manifest, there) if there and _has_identity(one) else one.manifest
+        sent = without_theirs(one.manifest, there) if there and _is_fixed(one) else one.manifest
         self._stored[one.key] = self.kubectl.apply(sent)
         self.say(f"{named(one.manifest)} {'changed' if there else 'made'}")
 
@@ -197,6 +197,8 @@ class Apply:
         self.problems.append(f"{one.owner or 'foundation'}: {error}")
 
 
-def _has_identity(one: Wanted) -> bool:
-    """Whether an object's name ends in its run's identity: only labels and the like of it can have changed."""
-    return bool(one.owner) and one.key.name != one.owner
+def _is_fixed(one: Wanted) -> bool:
+    """Whether an object's name follows from its content, so that only labels and the like of it can have changed: all of a run
+    but what is called after it alone, and the Jobs of a foundation.
+    """
+    return makes_pods(one.manifest) or (bool(one.owner) and one.key.name != one.owner)

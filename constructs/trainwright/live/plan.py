@@ -211,7 +211,7 @@ def _says(live: Any, wanted: Any) -> bool:
 
 
 def without_theirs(manifest: Object, live: Object) -> Object:
-    """A manifest without what others have written since into an object whose name has an identity.
+    """A manifest without what others have written since into an object whose name follows from its content.
 
     Besides labels and annotations, nothing of it can have changed in Git, or its name would be another one. Kueue writes
     tolerations and node labels into the pod template (pkg/podset), an autoscaler the number of workers; to send ours again would
