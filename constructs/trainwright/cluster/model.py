@@ -13,7 +13,7 @@ from trainwright.run.containers import PoolPods
 from trainwright.run.model import Waiver
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
-from trainwright_trainer.contract.base import ListOf, PlacedError, at_defaults
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
 PodSecurity = Literal["restricted", "baseline", "privileged"]
@@ -139,7 +139,7 @@ class NodePool(Model):
     """How many nodes the pool has, or may grow to; if left out, no run is too large for it."""
     gpu: Gpu | None = None
     """GPUs of a node; a pool without them runs on CPUs."""
-    fabric: Fabric = Field(default_factory=at_defaults(Fabric))
+    fabric: Fabric = Field(default_factory=Fabric.model_construct)
     """Network between the nodes; default: TCP at 10 Gb/s."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels that select its nodes: the pods' nodeSelector."""
@@ -147,7 +147,7 @@ class NodePool(Model):
     """Taints of its nodes, which the pods tolerate."""
     spot: Spot | None = None
     """Set this if nodes can be reclaimed."""
-    pods: PoolPods = Field(default_factory=at_defaults(PoolPods))
+    pods: PoolPods = Field(default_factory=PoolPods.model_construct)
     """What every pod of a run that goes here brings along: sidecars, annotations, mounts, variables and tolerations."""
 
     @model_validator(mode="after")
@@ -187,7 +187,7 @@ class Namespace(Model):
     """Whether the foundation creates it; otherwise it must already exist."""
     pod_security: PodSecurity = "restricted"
     """Pod security standard of the namespace; what a run needs beyond it is a finding."""
-    security: Security = Field(default_factory=at_defaults(Security))
+    security: Security = Field(default_factory=Security.model_construct)
     """Defaults for `security` of scripts and commands here, before those of the cluster."""
     claims: dict[DnsSubdomain, Claim] = Field(default_factory=dict)
     """PersistentVolumeClaims that runs can mount."""
@@ -215,7 +215,7 @@ class Cluster(Model):
     """The target of a run that names none."""
     operators: dict[OperatorName, Operator] = Field(default_factory=dict)
     """The installed operators, with their releases."""
-    scheduling: Scheduling = Field(default_factory=at_defaults(Scheduling))
+    scheduling: Scheduling = Field(default_factory=Scheduling.model_construct)
     """The gang scheduler, if there is one."""
     kueue: Kueue | None = None
     """Kueue, if it is installed."""
@@ -231,7 +231,7 @@ class Cluster(Model):
     """Monitoring of the runs: metrics, alerts and dashboards."""
     node_pools: Annotated[dict[DnsLabel, NodePool], Field(min_length=1)]
     """Kinds of nodes, in the order in which a run looks for one that fits."""
-    security: Security = Field(default_factory=at_defaults(Security))
+    security: Security = Field(default_factory=Security.model_construct)
     """Defaults for `security` of scripts and commands; our trainer's pods state their own."""
     namespaces: dict[DnsLabel, Namespace] = Field(default_factory=dict)
     """Namespaces for runs, with their storage and queues."""

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from trainwright.model import DnsLabel, DnsSubdomain, Fact, LabelValue, Model, QualifiedName
 from trainwright.run.model import RunName
-from trainwright_trainer.contract.base import at_defaults
 
 PolicyCode = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,19}-[0-9]{1,4}$", examples=["ML-12"])]
 """Letters, a dash and a number, as GPU-1: codes without a dash are Trainwright's own."""
@@ -62,7 +61,7 @@ class Demand(Model):
     """In a few words."""
     severity: Literal["error", "warning"] = "error"
     """Whether it keeps a run from being written."""
-    applies_to: Scope = Field(default_factory=at_defaults(Scope))
+    applies_to: Scope = Field(default_factory=Scope.model_construct)
     """The runs that it is about."""
     why: Line
     """Why it matters, for the person whose run it refuses."""

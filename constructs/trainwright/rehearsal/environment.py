@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.operators.job.pods import INDEX_KEY, INDEX_VARIABLE
+from trainwright.operators.job.child_jobs import INDEX_KEY, INDEX_VARIABLE
 from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector
 from trainwright.rehearsal.objects import Blocker
 from trainwright.rehearsal.pod import Pod

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+from trainwright.operators.job.child_jobs import INDEX_KEY
 from trainwright.operators.job.defaults import selected_labels
-from trainwright.operators.job.pods import INDEX_KEY, index_annotations, pod_host_name
+from trainwright.operators.job.pods import index_annotations, pod_host_name
 from trainwright.operators.operator import uid
 from trainwright.rehearsal.kinds import Job
 

@@ -14,12 +14,23 @@ from trainwright.plan import Resolution
 from trainwright.rules import secrets
 from trainwright.rules.cluster import nodes, operators, profile, scheduling
 from trainwright.rules.pods import capacity, containers, kubernetes, objects, pod, security, storage
-from trainwright.rules.program import command, deepspeed, environment, launcher_files, launchers, mpi, rank_variables, ray, shell
+from trainwright.rules.program import (
+    command,
+    deepspeed,
+    environment,
+    launcher_files,
+    launchers,
+    mpi,
+    programs,
+    rank_variables,
+    ray,
+    shell,
+)
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, pod, storage, data, capacity, roles, kubernetes, containers, profile, security,
-    secrets, environment, ray, command, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
+    secrets, environment, ray, command, programs, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
     scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))

@@ -10,7 +10,7 @@ from trainwright.run.surroundings import EnvValue, OfItsOwn, OwnMount, ResourceC
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
-from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError, at_defaults
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 
 
 class SharedMount(Model):
@@ -79,7 +79,7 @@ class Container(Model):
     """CPUs, as request and limit: they add to those of the pod."""
     memory: Bytes
     """Memory, as request and limit."""
-    security: Security = Field(default_factory=at_defaults(Security))
+    security: Security = Field(default_factory=Security.model_construct)
     """Who its processes are; what is left out is as for the pod. `fs_group` is the pod's alone, and `read_only_root` brings no
     scratch here: mount some where the container writes."""
     started: Probe | None = None

@@ -10,7 +10,6 @@ from pydantic import Field, create_model
 from trainwright.model import DnsLabel, Model, type_of
 from trainwright.run.life import ONLY_UNKNOWN
 from trainwright.run.model import Run
-from trainwright_trainer.contract.base import at_defaults
 
 CHOOSERS = {"cluster": "clusters", "namespace": "namespaces", "team": "teams"}
 """Field of a run -> the group of defaults in which its value chooses; from the general to the special."""
@@ -57,7 +56,7 @@ else:
 class Defaults(Model):
     """What runs have in common; what a run says itself wins, and then the more special default."""
 
-    all: OfAll = Field(default_factory=at_defaults(OfAll))
+    all: OfAll = Field(default_factory=OfAll.model_construct)
     """Of every run."""
     clusters: dict[DnsLabel, OfCluster] = Field(default_factory=dict)
     """Cluster -> defaults of its runs."""

@@ -1,7 +1,7 @@
 """The run: what an ML engineer asks for, in training terms."""
 
 from datetime import date
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -13,13 +13,13 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources
-from trainwright.run.roles import RoleParts
-from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount, ResourceClaim
+from trainwright.run.roles import ALL, OF_ALL, RoleParts
+from trainwright.run.surroundings import ByPath, EnvSource, EnvValue, FileMode, Mount, ResourceClaim
 from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError, at_defaults
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 from trainwright_trainer.contract.training import Batch, CheckpointSettings, Scaling
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
@@ -111,17 +111,6 @@ FileContent = Annotated[
 ]
 
 
-T = TypeVar("T")
-
-
-def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
-    return dict(sorted(entries.items()))
-
-
-ByPath = Annotated[dict[MountPath, T], AfterValidator(_sorted_by_path)]
-"""A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
-
-
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice, which the API server refuses; remove one of the two")
@@ -132,7 +121,7 @@ class Placement(Model):
     """Where the pods of a run are in relation to each other."""
 
     together: DnsLabel | None = None
-    """A topology level of the cluster profile, such as `rack`: all pods run in one place of that level."""
+    """A topology level of the cluster profile, such as `rack`: all pods that hold ranks run in one place of that level."""
     required: bool = False
     """Whether pods wait rather than be apart."""
     one_per_node: bool = False
@@ -195,14 +184,14 @@ class Run(Model):
     """Samples per step (trainer workload)."""
     learning_rate: LearningRate | None = None
     """The learning rate (trainer workload)."""
-    checkpoints: Checkpoints = Field(default_factory=at_defaults(Checkpoints))
+    checkpoints: Checkpoints = Field(default_factory=Checkpoints.model_construct)
     """How often to save, where, and how many checkpoints to keep."""
     target: TargetName | None = None
     """The target that carries the run; default: the cluster's."""
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
-    """Path in the pod -> a claim, scratch space, or another volume."""
+    """Path in the pods that hold ranks -> a claim, scratch space, or another volume."""
     prepare: ByPath[Preparation] = Field(default_factory=dict)
     """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
     files: ByPath[FileContent] = Field(default_factory=dict)
@@ -211,31 +200,33 @@ class Run(Model):
     """One of `files` -> its permissions, as `"0555"` for a script that is started by its name. Default: 0644."""
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""
-    placement: Placement = Field(default_factory=at_defaults(Placement))
+    placement: Placement = Field(default_factory=Placement.model_construct)
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
-    """Nodes of the pool that the pods may, or should, be on."""
+    """Nodes of the pool that the pods which hold ranks may, or should, be on."""
     scheduling_gates: Annotated[ListOf[QualifiedName], AfterValidator(_each_once)] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None
-    """RuntimeClass of the pods; default: the node's own runtime."""
+    """RuntimeClass of the pods that hold ranks; default: the node's own runtime."""
     queue: DnsSubdomain | None = None
     """The queue of the namespace that admits the run."""
     priority: DnsSubdomain | None = None
     """PriorityClass of the pods."""
     gang: bool = True
     """Whether all pods start together or not at all, if the cluster has a gang scheduler."""
-    resources: Resources = Field(default_factory=at_defaults(Resources))
+    resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
-    """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`."""
+    """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`.
+    `all` says what the pods of every role have.
+    """
     containers: ListOf[AnyContainer] = ()
     """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
     env_from: ListOf[EnvSource] = ()
     """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
-    security: Security = Field(default_factory=at_defaults(Security))
+    security: Security = Field(default_factory=Security.model_construct)
     """Who the processes are, and what they may do; the namespace's level decides what is allowed."""
     resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
     """Name -> devices that pods with ranks get by dynamic resource allocation, beside those of the pool."""
@@ -250,9 +241,9 @@ class Run(Model):
     annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
     """Annotations of the object that carries the run: editing one restarts nothing."""
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels of the pods: editing one makes a new run."""
+    """Labels of the pods that hold ranks: editing one makes a new run."""
     pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
-    """Annotations of the pods, such as a cloud's networks: editing one makes a new run."""
+    """Annotations of the pods that hold ranks, such as a cloud's networks: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     on_disruption: Literal["restart", "fail"] = "restart"
@@ -276,9 +267,9 @@ class Run(Model):
     """How long a script or a command may run before it has failed; on a JobSet, each of its attempts."""
     ttl: Duration | None = None
     """How long the object of a script or a command stays when it has ended. Argo CD then recreates it, and the run restarts."""
-    watchdog: Watchdog = Field(default_factory=at_defaults(Watchdog))
+    watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
     """When a rank counts as hung (our trainer only)."""
-    preflight: Preflight = Field(default_factory=at_defaults(Preflight))
+    preflight: Preflight = Field(default_factory=Preflight.model_construct)
     """Checks that nodes must pass before training begins (our trainer only)."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
@@ -286,7 +277,7 @@ class Run(Model):
     """A run that is `paused` or `done` leaves `dist/`: its job is removed, and stopped if it still runs. Checkpoints and record
     stay. What is paused keeps what it needs of the foundation too, and goes on as `active`; what is done has ended.
     """
-    overrides: Overrides = Field(default_factory=at_defaults(Overrides))
+    overrides: Overrides = Field(default_factory=Overrides.model_construct)
     """The escape hatch; always shown in the review."""
     waivers: ListOf[Waiver] = ()
     """Findings that the team accepts until a certain day."""
@@ -352,6 +343,14 @@ class Run(Model):
         return self
 
     @model_validator(mode="after")
+    def _all_has_what_pods_have(self) -> Self:
+        stated = self.roles[ALL].model_fields_set if ALL in self.roles else ()
+        if other := next((field for field in RoleParts.model_fields if field in stated and field not in OF_ALL), None):
+            message = f"roles.{ALL} is what the pods of every role have: {', '.join(OF_ALL)}; write {other} under one role"
+            raise PlacedError(message, "roles", ALL, other)
+        return self
+
+    @model_validator(mode="after")
     def _further_roles_are_few(self) -> Self:
         number = sum(parts.is_further for parts in self.roles.values())
         if number > MOST_FURTHER:
@@ -366,6 +365,11 @@ class Run(Model):
             second = len(names) - 1 - names[::-1].index(twice[0])
             raise PlacedError(f"two containers are called {twice[0]}; give each a name of its own", "containers", second)
         return self
+
+    @property
+    def rank_mounts(self) -> dict[MountPath, Mount]:
+        """What is mounted in the pods that hold ranks, whichever roles of a target these are."""
+        return {**self.roles[ALL].mounts, **self.mounts} if ALL in self.roles else self.mounts
 
     @property
     def saved_by(self) -> Saver:

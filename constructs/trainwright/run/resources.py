@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from trainwright.model import ExtendedResource, Model
 from trainwright.units import Bytes, Cpu
-from trainwright_trainer.contract.base import PlacedError, at_defaults
+from trainwright_trainer.contract.base import PlacedError
 
 NONE = "none"
 """An amount that is not limited."""
@@ -46,7 +46,7 @@ class Resources(Model):
     """CPUs, or `none` for a pod without a limit. Default: the pod's share of the node by GPUs, or one per process."""
     memory: MemoryLimit | None = None
     """Memory, or `none` for a pod without a limit. Default: the pod's share of the node by GPUs, or 2Gi per process."""
-    requests: Requests = Field(default_factory=at_defaults(Requests))
+    requests: Requests = Field(default_factory=Requests.model_construct)
     """Default: as much as the limits; nothing where the limit is `none`."""
     shared_memory: Bytes | None = None
     """Size of /dev/shm, which counts towards memory. Default: 2Gi per rank on GPUs, 256Mi on CPUs."""

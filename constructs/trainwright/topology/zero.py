@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from trainwright.model import Model
 from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract import engine as contract
-from trainwright_trainer.contract.base import PlacedError, at_defaults
+from trainwright_trainer.contract.base import PlacedError
 from trainwright_trainer.contract.engine import FSDP2Settings, torn_groups
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
 from trainwright_trainer.contract.sharding import Sharding, of_deepspeed, of_fsdp2
@@ -75,7 +75,7 @@ class ZeRO(ElasticTopology):
     """What to shard: optimizer state (zero1), gradients too (zero2), weights too (zero3)."""
     engine: ShardingEngine
     """`deepspeed`, or torch's own `fsdp2` (zero3 only)."""
-    offload: Offload = Field(default_factory=at_defaults(Offload))
+    offload: Offload = Field(default_factory=Offload.model_construct)
     """What is moved to host memory."""
     deepspeed: DeepSpeed | None = None
     """Settings of engine deepspeed."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
-from trainwright.operators.job.pods import INDEX_KEY
+from trainwright.operators.job.child_jobs import INDEX_KEY
 from trainwright.rehearsal.environment import Environment, container_environment, expand, unresolved
 from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.pod import create_pod

@@ -1,8 +1,7 @@
 """What every contract model shares: frozen, and closed to unknown keys. Reports take any number that was measured."""
 
 import math
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -55,11 +54,6 @@ class Contract(BaseModel):
         if moved:
             order = [each for name in fields if name not in moved for each in (*cls.before.get(name, ()), name)]
             cls.__pydantic_fields__ = {name: fields[name] for name in order}
-
-
-def at_defaults(model: type[Contract]) -> Callable[[], Any]:
-    """Makes a model that holds its defaults alone, and the same one each time: it is frozen, and is slow to make."""
-    return cache(model.model_construct)
 
 
 class Specified(Contract):

@@ -17,7 +17,6 @@ from trainwright_trainer.contract.base import (
     Positive,
     Seconds,
     Specified,
-    at_defaults,
 )
 from trainwright_trainer.contract.data import (
     BYTE_VOCABULARY,
@@ -234,7 +233,7 @@ class TrainingSettings(Contract):
     """Let cuDNN time its convolutions for each shape and use the fastest; for models with convolutions."""
     seed: Index = 0
     """Of weights, dropout and data order."""
-    evaluation: Evaluation = Field(default_factory=at_defaults(Evaluation))
+    evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
     """How often to look at held-out data; always at the end."""
     metrics: ListOf[Sink] = ()
     """Where rank 0 writes the run's metrics, in addition to `/metrics` and the log."""

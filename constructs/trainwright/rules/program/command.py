@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Launch, launches
@@ -16,8 +18,9 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
+from trainwright.program.values import variable_findings
 from trainwright.rendezvous.tensorflow import tasks_of
-from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
+from trainwright.rules.program.environment import fabric_findings, stated_facts
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
@@ -119,13 +122,14 @@ def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
         texts = line.read.simple[0].texts
+        settings = {values[1].text for launch in launches(line.read) for _, values in launch.options if len(values) > 1}
         for number, token, pointer in line.stated():
             if number == 0 and line.command and _LINE.fullmatch(token) and token not in context.run.files:
                 message = f"{shown(token)} is one word, and so the name of a program, which no image has"
                 fix = f"write its words as separate elements: {shown(token.split())}"
                 yield found("TW405", context.locate.run(pointer), message, fix)
                 continue
-            if number not in texts and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
+            if number not in texts and _BLANK.fullmatch(token) and "=" not in token.split()[0] and token not in settings:
                 words = [word for word in token.split() if word != "-"]
                 message = f"{shown(token)} is one argument with a space in it"
                 fix = f"write its words as separate elements: {shown(words)}"
@@ -270,5 +274,33 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW421", context.locate.run("/workload/command"), message, fix)
 
 
+def programs_are_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What pods without ranks start must be in their image, or in what they mount: mounts of the run are for its ranks."""
+    mounts, binding = context.run.rank_mounts, resolution.binding
+    for role in (one for one in binding.roles if not one.holds_ranks):
+        driver = binding.replaces_command and role == binding.roles[0]
+        line = line_of(context) if driver else line_in(context, resolution, role)
+        if line is None or not line.command or not (role.further or isinstance(context.run.workload, CommandWorkload)):
+            continue
+        there = [*resolution.mounts[role.name], *context.run.files]
+        for path in dict.fromkeys(_started(line.read)):
+            mount = max((one for one in mounts if path.is_relative_to(one)), key=len, default=None)
+            if mount and not any(path.is_relative_to(one) for one in there):
+                message = f"pods of role {role.name} start {path}, and {mount} is mounted in the pods that hold ranks alone"
+                fix = f"write the mount under roles.{role.name}.mounts too, or under roles.all.mounts; or use a path of the image"
+                yield found("TW332", context.locate.run(line.pointer), message, fix)
+
+
+def _started(command: Command) -> Iterator[PurePosixPath]:
+    """Programs, and the files that shells and python read as theirs."""
+    for simple in command.simple:
+        first, *rest = [word.text for word in simple.words[simple.start :]] or [""]
+        words = [first]
+        if simple.program in SHELLS or simple.program.startswith("python"):
+            options = [*takewhile(lambda word: word.startswith("-"), rest)]
+            words += [] if {"-c", "-m"} & {*options} else rest[len(options) :][:1]
+        yield from (PurePosixPath(word) for word in words if word.startswith("/"))
+
+
 RUN = (arguments, runs_a_file, launcher_in_script, dynamic_rendezvous)
-PLAN = (variables, keras, tracker)
+PLAN = (variables, keras, tracker, programs_are_there)
