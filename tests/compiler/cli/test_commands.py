@@ -24,6 +24,7 @@ DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
     "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "page",
+    "status", "logs", "diagnose", "collect",
 )
 
 
