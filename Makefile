@@ -48,7 +48,7 @@ IMAGE_ARGS ?=
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
 TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
 # Those of the compiler that start programs: its command line on repositories, cdk8s, rehearsals, and what measures both packages.
-TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project rehearsal) tests/benchmarks
+TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli live project rehearsal) tests/benchmarks
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps

@@ -29,8 +29,8 @@ def command(
     where, sources = open_sources(project)
     file = sources.runs[run_file(sources, run)]
     path = where.dist / file.run.cluster / file.run.namespace / "runs" / f"{run}.k8s.yaml"
-    if file.run.state == "done":
-        stop(f"run {run} is done and not in dist/ any more: remove its `state: done` and run `trainwright synth` to rehearse it")
+    if (state := file.run.state) != "active":
+        stop(f"run {run} is {state} and not in dist/: remove its `state: {state}` and run `trainwright synth` to rehearse it")
     if not path.is_file():
         stop(f"{where.shown(path)} is not there: run `trainwright synth` first")
     entry = last_records(where).runs.get(run)
