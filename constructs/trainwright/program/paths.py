@@ -73,7 +73,7 @@ def saves_on_a_claim(program: Program) -> Iterator[Finding]:
                 continue
             said.add(path)
             lost = f"{mount.path} goes with the pod" if mount else f"nothing is mounted at {path}"
-            message = f"--{option} is {path}, and {lost}: what is saved there is lost"
+            message = f"--{option.replace('-', '_')} is {path}, and {lost}: what is saved there is lost"
             fix = f"write a folder below {' or '.join(sorted({claim.path for claim in claims}))}, or mount the claim at {path}"
             yield (found if option in SAVING_OPTIONS else milder)("TW474", program.where(place), message, fix)
 
