@@ -88,8 +88,9 @@ class Program(NamedTuple):
 
     def stated(self) -> Iterator[tuple[str, str, str]]:
         """Name, text and place of each variable that the container has, or that its command sets once."""
+        env = self.env
         for number, one in items(self.container, "/env"):
-            if text(one, "/name") in self.env and text(one, "/value"):
+            if text(one, "/name") in env and text(one, "/value"):
                 yield text(one, "/name"), text(one, "/value"), f"/env/{number}"
         for place, command in self.commands():
             sets = list(_for_all(command))
