@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trainwright.findings import visible
-from trainwright.operators.job.ended import Decision, IndexFailed, PodEnd, Replace
+from trainwright.operators.ending import Decision, IndexFailed, PodEnd, Replace
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod

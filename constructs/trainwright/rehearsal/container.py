@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.operators.job.ended import ContainerEnd
+from trainwright.operators.ending import ContainerEnd
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError

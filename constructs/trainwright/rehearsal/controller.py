@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.job.ended import IndexDone, JobEnd, JobStatus, PodEnd, Replace
+from trainwright.operators.ending import IndexDone, JobEnd, PodEnd, Replace
+from trainwright.operators.job.ended import JobStatus
 from trainwright.rehearsal.kinds import Job
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.observer import Observer

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from trainwright.operators.job.ended import ContainerEnd, PodEnd
+from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
 from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
 from trainwright.rehearsal.observer import Observer

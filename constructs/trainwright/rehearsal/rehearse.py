@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from trainwright.operators.job.ended import ContainerEnd, PodEnd
+from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.checks import check_addresses, check_job, check_libraries, check_objects, check_size
 from trainwright.rehearsal.controller import JobController, JobResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down

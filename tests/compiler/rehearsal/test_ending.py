@@ -17,7 +17,7 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
 from tests.processes import is_running
 
-from trainwright.operators.job.ended import IndexDone, Replace
+from trainwright.operators.ending import IndexDone, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.container import INIT
 from trainwright.rehearsal.container_init import KILLED

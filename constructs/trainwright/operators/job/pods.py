@@ -19,8 +19,9 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     job = selected(manifest)
     spec = job["spec"]
     indexed, at_once = spec["completionMode"] == "Indexed", spec["parallelism"]
-    count = min(spec.get("completions", at_once), at_once)
-    return Made([_indexed(job, index, around) if indexed else _numberless(job, index, around) for index in range(count)])
+    all_of_them = spec.get("completions", at_once)
+    made = [_indexed(job, index, around) if indexed else _numberless(job, index, around) for index in range(all_of_them)]
+    return Made(made[:at_once], later=made[at_once:])
 
 
 def pod_host_name(job: str, index: int) -> str:

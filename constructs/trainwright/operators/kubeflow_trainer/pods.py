@@ -42,7 +42,7 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     metadata = {field: own[field] for field in ("labels", "annotations") if own.get(field)}
     job_set = child(manifest, "JobSet", name, "jobset.x-k8s.io/v1alpha2", metadata=metadata, spec=spec)
     made = pods_of_job_set(job_set, around)
-    return Made(made.pods, [_snapshot(manifest, around), *mpi, *group, job_set, *made.objects])
+    return made._replace(objects=[_snapshot(manifest, around), *mpi, *group, job_set, *made.objects])
 
 
 def _runtime_of(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
-from trainwright.operators.operator import Around, Made, Pod, Tree, child, uid
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child, uid
 from trainwright.operators.volcano.defaults import defaults
 
 GANG = SCHEDULERS["volcano"]
@@ -90,7 +90,8 @@ def _pod(job: Tree, task: Tree, index: int) -> Pod:
     GANG.join(metadata, f"{name}-{uid(job)}")
     pod = child(job, "Pod", _name(job, task, index), metadata=metadata, spec=spec)
     host = _host(job, task, index) if "svc" in job["spec"].get("plugins", {}) else pod["metadata"]["name"]
-    return Pod(task["name"], index, host, pod)
+    awaited = (task.get("dependsOn") or {}).get("name", ())
+    return Pod(task["name"], index, host, pod, tuple(Awaited(name, "Ready") for name in awaited))
 
 
 def _containers(pod: Pod, *lists: str) -> list[Tree]:
