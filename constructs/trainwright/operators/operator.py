@@ -90,6 +90,21 @@ class Made(NamedTuple):
     """Those for which one of the others must have succeeded first."""
 
 
+class Size(NamedTuple):
+    """What a run is made small to."""
+
+    nodes: int
+    """The most pods that hold ranks, and the most of any role."""
+    processes: int | None = None
+    """Ranks in each; None for as many as it has."""
+
+    def fewer(self, fields: Tree, *names: str, taken: int = 0) -> None:
+        """Bring numbers down to it. ``taken`` are pods that another role has."""
+        for name in names:
+            if name in fields:
+                fields[name] = min(fields[name], max(self.nodes - taken, 0))
+
+
 class Defaults(Protocol):
     """What API server and mutating webhooks write into an object before they store it."""
 
@@ -113,6 +128,13 @@ class Pods(Protocol):
             KeyError, TypeError, ValueError: for an object that the API server or a webhook refuses.
             LookupError: for an object that it names, and that is not in ``around``.
         """
+
+
+class Resized(Protocol):
+    """An object as its author would have written it for fewer pods. Beside :class:`Pods`, in ``pods.py``."""
+
+    def __call__(self, manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+        """The argument stays as it is. Raises what :class:`Pods` raises."""
 
 
 class Ended(Protocol):
@@ -150,10 +172,10 @@ _OF_THE_CORE = {GroupKind("", "Pod"): fill_in_pod, GroupKind("", "Service"): fil
 
 
 @cache
-def _part(folder: str, name: str) -> Any:
-    """A function of a folder; None where the folder has no such file."""
-    module = f"trainwright.operators.{folder}.{name}"
-    return getattr(import_module(module), name) if find_spec(module) else None
+def _part(folder: str, file: str, name: str = "") -> Any:
+    """A function of a folder, of the file's name or of another; None where the folder has none."""
+    module = f"trainwright.operators.{folder}.{file}"
+    return getattr(import_module(module), name or file, None) if find_spec(module) else None
 
 
 def makes_pods(manifest: Mapping[str, Any]) -> bool:
@@ -177,6 +199,12 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     """What the controller of its kind makes of an object: see :class:`Pods`. A kind that is not known raises ``KeyError``."""
     part: Pods = _part(FOLDERS[GroupKind.of(manifest)], "pods")
     return part(manifest, around)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """The object for fewer pods: see :class:`Resized`. One whose folder cannot say it comes back as it was."""
+    part: Resized | None = _part(FOLDERS[GroupKind.of(manifest)], "pods", "resized")
+    return part(manifest, around, size) if part else dict(manifest)
 
 
 def ended(manifest: Mapping[str, Any], around: Around) -> Controller | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.operators.job.defaults import selected
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Made, Pod, Size, Tree, child
 
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 """Label and annotation of a pod."""
@@ -22,6 +22,12 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     all_of_them = spec.get("completions", at_once)
     made = [_indexed(job, index, around) if indexed else _numberless(job, index, around) for index in range(all_of_them)]
     return Made(made[:at_once], later=made[at_once:])
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job: Tree = copy.deepcopy(dict(manifest))
+    size.fewer(job["spec"], "completions", "parallelism")
+    return job
 
 
 def pod_host_name(job: str, index: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.jobset.defaults import defaults
-from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child, uid
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child, uid
 
 PREFIX = "jobset.sigs.k8s.io/"
 
@@ -31,6 +31,14 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
             place = made if pod in of_job.pods else later
             place.append(replace(pod, role=replicated["name"], after=_awaited(job_set, replicated)))
     return Made(made, objects, later)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job_set: Tree = copy.deepcopy(dict(manifest))
+    for replicated in job_set["spec"]["replicatedJobs"]:
+        size.fewer(replicated, "replicas")
+        size.fewer(replicated["template"]["spec"], "completions", "parallelism")
+    return job_set
 
 
 def _awaited(job_set: Tree, replicated: Tree) -> tuple[Awaited, ...]:

@@ -14,7 +14,7 @@ from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.mpi_operator.releases import FLAG, MPI_OPERATOR
-from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child
 from trainwright.rendezvous.mpi import HOSTFILE
 
 LABEL, OPERATOR = "training.kubeflow.org/", MPI_OPERATOR.name
@@ -62,6 +62,15 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
         launcher,
         *_pod_group(manifest, around),
     ])  # fmt: skip
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job: Tree = copy.deepcopy(dict(manifest))
+    spec = job["spec"]
+    size.fewer(spec["mpiReplicaSpecs"].get("Worker", {}), "replicas", taken=bool(spec.get("runLauncherAsWorker")))
+    if size.processes:
+        spec["slotsPerWorker"] = size.processes
+    return job
 
 
 POLICY = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, Match, PodEnd, Replace
 from trainwright.operators.operator import Around
-from trainwright.operators.training_operator.pods import KINDS, pods
+from trainwright.operators.training_operator.pods import KINDS, LEADERS, pods
 
 RETRYABLE = 128
 """Exit codes from here on start a pod again under the policy ``ExitCode`` (pkg/util/train/train_util.go)."""
@@ -58,7 +58,7 @@ class JobStatus(Controller):
     def _is_done(self, end: PodEnd) -> bool:
         """The first of a PyTorchJob's or XGBoostJob's master ends it; so does any worker of an elastic job, which has no master.
         A TFJob ends with its chief; without one with worker 0, or with all workers where ``successPolicy`` says so."""
-        leader = next((role for role in ("master", "chief") if role in self._pods), None)
+        leader = next((role for role in LEADERS if role in self._pods), None)
         if leader:
             return end.role == leader
         if end.role != "worker":

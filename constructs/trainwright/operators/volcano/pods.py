@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
-from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child, uid
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child, uid
 from trainwright.operators.volcano.defaults import defaults
 
 GANG = SCHEDULERS["volcano"]
@@ -36,6 +36,19 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
                 plugin(job, pod, options)
             objects += OBJECTS[name](job, options) if name in OBJECTS else []
     return Made(made, objects)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """A chief or master holds ranks too."""
+    job: Tree = copy.deepcopy(dict(manifest))
+    spec = job["spec"]
+    first = sum(task.get("name") in ("chief", "master") for task in spec["tasks"])
+    for task in spec["tasks"]:
+        size.fewer(task, "replicas", "minAvailable", taken=first if task.get("name") == "worker" else 0)
+    total = sum(task.get("replicas", 1) for task in spec["tasks"])
+    for field in {"minAvailable", "minSuccess"} & spec.keys():
+        spec[field] = min(spec[field], total)
+    return job
 
 
 def _options(words: list[str]) -> dict[str, str]:
