@@ -11,14 +11,15 @@ from importlib.metadata import distributions, requires
 from pathlib import Path, PurePosixPath
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program, search_path
+from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
-from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.setting import Options, own_programs
 from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_files
 from trainwright_trainer.contract import Script
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import EngineName
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import MPIRendezvous
@@ -49,14 +50,19 @@ def check_run(objects: Objects) -> Iterator[Blocker]:
         yield Blocker(objects.where, f"it has {len(objects.slots)} pods", f"rehearse fewer: --nodes {MOST_PODS}")
 
 
-def check_libraries(specification: Specification | None) -> Iterator[Blocker]:
-    """Whether this Python has what our trainer's ranks import."""
-    work = specification.spec.work if specification else None
-    extras = EXTRAS[work.engine] if isinstance(work, Training) else ()
-    missing = [library for extra in extras for library in _of_extra(extra) if not list(distributions(name=library))]
+def check_libraries(specification: Specification | None, programs: Path) -> Iterator[Blocker]:
+    """Whether the environment that stands for the image has what our trainer's ranks import."""
+    work, folder = specification.spec.work if specification else None, programs.parent
+    extras = EXTRAS[work.engine] if isinstance(work, Training) else ("xgboost",) if isinstance(work, Boosting) else ()
+    packages = [str(path) for path in folder.glob("lib/python3*/site-packages")]
+    if programs == own_programs():
+        packages += sys.path
+    missing = [
+        library for extra in extras for library in _of_extra(extra) if not list(distributions(name=library, path=packages))
+    ]
     if missing:
-        message = f"the ranks need {', '.join(missing)}, and {sys.prefix} does not have {'it' if len(missing) == 1 else 'them'}"
-        fix = f"run: {sys.executable} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
+        message = f"the ranks need {', '.join(missing)}, and {folder} does not have {'it' if len(missing) == 1 else 'them'}"
+        fix = f"run: {programs / 'python'} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
         small = "; where you need no CUDA, first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
         yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
 
@@ -100,7 +106,7 @@ def _check_command(
         yield Blocker(where, "it runs the image's own entrypoint, which is not known here", "write its command")
         return
     local = PathRewriter(options.mounts)
-    if find_program(local(words[0]), search_path(environment.values, options.environment)) is None:
+    if find_program(local(words[0]), options.search_path(environment.values)) is None:
         yield Blocker(where, f'failed to start: exec: "{words[0]}": executable file not found in $PATH',
                       f"install it into this Python's environment, correct the command, or {_mount(words[0])}")
     work = specification.spec.work if specification and SPEC_ENV in environment.values else None

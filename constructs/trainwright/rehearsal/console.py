@@ -18,7 +18,7 @@ from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_i
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
-from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.setting import Options, own_programs
 from trainwright_trainer.contract import ExitCode
 
 PLAIN_SECONDS = 2.0
@@ -40,6 +40,7 @@ def rehearse_file(
     steps: int | None = None,
     timeout_seconds: float | None = None,
     mounts: Mapping[str, Path] | None = None,
+    programs: Path | None = None,
     console: Console | None = None,
 ) -> int:
     """Rehearse the manifests in a file, and print what happens.
@@ -52,6 +53,7 @@ def rehearse_file(
         steps: How long our trainer trains.
         timeout_seconds: End the rehearsal as failed after so long.
         mounts: Path in the containers -> folder here that stands for it.
+        programs: ``bin`` of the environment whose programs the pods start; this Python's by default.
         console: Where to print; standard output by default.
 
     Returns:
@@ -60,7 +62,10 @@ def rehearse_file(
     """
     console = console or Console()
     folders = {mount: folder.absolute() for mount, folder in (mounts or {}).items()}
-    options = Options(fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout_seconds, mounts=folders)
+    programs = (programs or own_programs()).absolute()
+    options = Options(
+        fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout_seconds, mounts=folders, programs=programs,
+    )
     observer = ConsoleObserver(console)
     try:
         outcome = rehearse(objects_in(path), workspace, options, observer, foundation=foundation_of(path))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.operators.ending import ContainerEnd
-from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
+from trainwright.rehearsal.environment import command_line, container_environment, find_program
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import Pod
@@ -88,7 +88,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
         name: value if name in found.from_caller else _variable(name, value, setting, local)
         for name, value in found.values.items()
     }
-    environment = _process_environment(values, pod, home, temporary, termination, options.environment)
+    path = options.search_path(values)
+    environment = _process_environment(values, pod, home, temporary, termination, options.environment, path)
     interfaces = {found.values[name] for name in INTERFACE_VARIABLES if name in found.values}
     words = [LOOPBACK_INTERFACE if word in interfaces else word for word in command_line(container, found.values)]
     words = local("\0".join(words)).split("\0")
@@ -137,7 +138,7 @@ def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local
 
 
 def _process_environment(
-    values: Mapping[str, str], pod: Pod, home: Path, temporary: Path, termination: Path, caller: Mapping[str, str]
+    values: Mapping[str, str], pod: Pod, home: Path, temporary: Path, termination: Path, caller: Mapping[str, str], path: str
 ) -> dict[str, str]:
     """The container's variables, what a container runtime adds, and what this machine needs."""
     return {
@@ -147,7 +148,7 @@ def _process_environment(
         "HOSTNAME": pod.host_name,
         **values,
         **(dict.fromkeys(RUN_AS_ROOT, "1") if os.geteuid() == 0 else {}),
-        "PATH": f"{home / PROGRAMS}{os.pathsep}{search_path(values, caller)}",
+        "PATH": f"{home / PROGRAMS}{os.pathsep}{path}",
         "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
         **{name: LOOPBACK_INTERFACE for name in INTERFACE_VARIABLES if name in values},
         # nobody may write to the kubelet's usual place in /dev here

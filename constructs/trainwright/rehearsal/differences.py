@@ -7,10 +7,8 @@ loses its size: what is left proves the wiring within minutes. Each difference i
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any
 
 from trainwright.manifest.kinds import GroupKind
@@ -18,7 +16,7 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.operators import operator
 from trainwright.operators.operator import Size
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
-from trainwright.rehearsal.environment import container_environment, find_program, search_path
+from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import ConfigMap, Container
 from trainwright.rehearsal.objects import Objects, Specification, find_objects, find_specification, with_containers
 from trainwright.rehearsal.setting import Options, Setting
@@ -67,7 +65,7 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
 
 
 def _is_here(container: Container, options: Options) -> bool:
-    return bool(container.command) and find_program(container.command[0], search_path({}, options.environment)) is not None
+    return bool(container.command) and find_program(container.command[0], options.search_path({})) is not None
 
 
 GPU_RUN_NODES = 2
@@ -121,6 +119,9 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
             _shrink_training(document["work"])
         _keep_here(document)
         ranks = document["world"]["nodes"] * document["world"]["processes_per_node"]
+        batch = document["work"].get("batch", {})
+        if "effective" in batch:
+            batch["effective"] = batch["micro"] * batch["accumulation"] * ranks
         if ranks != before.spec.world.size:
             workload = _with_ranks(workload, ranks)
         if changes := list(_changes(_document(before), document)):
@@ -286,8 +287,7 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     addresses = dns.address(first) + (f" to {dns.address(last)}" if last is not first else "")
     specs, containers = [slot.spec for slot in objects.first_of_roles], objects.containers
     images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in containers))
-    python, trainer = sys.version.split()[0], version("trainwright-trainer")
-    yield Difference("image", f"{images} -> this machine: Python {python}, trainer {trainer}")
+    yield Difference("image", f"{images} -> this machine, with the programs of {setting.options.programs}")
     yield Difference("pods", "local processes of your own user that share one machine; users, groups, "
                      "capabilities and the rest of the security context, resources and node selection are not enforced")
     yield Difference("addresses", f"{addresses}, one for each pod, in place of the names of Services")

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,11 +137,6 @@ def _keys(config_map: ConfigMap) -> str:
 def command_line(container: Container, values: Mapping[str, str]) -> tuple[str, ...]:
     """``command`` and ``args`` with their variables expanded, in the container's view."""
     return tuple(expand(word, values) for word in (*container.command, *container.args))
-
-
-def search_path(values: Mapping[str, str], caller: Mapping[str, str]) -> str:
-    """The container's PATH if its manifest sets one, else the caller's; the folder of this Python comes first."""
-    return os.pathsep.join([str(Path(sys.executable).parent), values.get("PATH") or caller.get("PATH") or os.defpath])
 
 
 def find_program(word: str, path: str) -> str | None:

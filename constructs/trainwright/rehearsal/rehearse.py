@@ -143,7 +143,7 @@ def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mappin
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
     objects, left_out = leave_out_containers(scaled.objects, options)
-    for check in (check_run(objects), check_libraries(specification)):
+    for check in (check_run(objects), check_libraries(specification, options.programs)):
         if problems := list(check):
             raise CannotPlayError(problems)
     return replace(scaled, objects=objects, differences=(*scaled.differences, *left_out))

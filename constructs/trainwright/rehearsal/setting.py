@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,11 @@ from trainwright.rehearsal.objects import Objects, Slot, Specification, UsageErr
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
 from trainwright_trainer.contract.layout import CHECKPOINT_ENV
+
+
+def own_programs() -> Path:
+    """Of this Python's environment."""
+    return Path(sys.executable).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Options:
     """End the rehearsal as failed after so long."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
     """Path in the container -> folder on this machine that stands for it, such as what the image holds there."""
+    programs: Path = field(default_factory=own_programs)
+    """Where pods look for programs first."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The caller's own environment: values for Secrets come from it."""
     ready_seconds: float = 120.0
@@ -40,6 +48,10 @@ class Options:
     pace: float = 0.2
     """How long a controller waits here, of what it waits in the cluster: 2 s in place of the Job controller's 10 s, which it
     doubles for each further failure."""
+
+    def search_path(self, values: Mapping[str, str]) -> str:
+        """The container's PATH if its manifest sets one, else the caller's, behind what stands for the image."""
+        return os.pathsep.join([str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
 
 
 MARKER = ".trainwright-rehearsal"
