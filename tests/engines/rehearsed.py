@@ -31,7 +31,7 @@ SMALLER = """
 import sys
 from pathlib import Path
 from trainwright.rehearsal.console import foundation_of
-from trainwright.rehearsal.differences import scale_down
+from trainwright.rehearsal.scale import scale_down
 from trainwright.rehearsal.objects import find_objects, objects_in
 from trainwright.rehearsal.setting import Options
 path = Path(sys.argv[1])

@@ -58,7 +58,8 @@ def check_libraries(specification: Specification | None, programs: Path) -> Iter
     if programs == own_programs():
         packages += sys.path
     missing = [
-        library for extra in extras for library in _of_extra(extra) if not list(distributions(name=library, path=packages))
+        library for extra in extras for library in _of_extra(extra)
+        if not any(list(distributions(name=name, path=packages)) for name in (library, f"{library}-cpu"))
     ]
     if missing:
         message = f"the ranks need {', '.join(missing)}, and {folder} does not have {'it' if len(missing) == 1 else 'them'}"

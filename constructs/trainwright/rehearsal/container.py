@@ -89,6 +89,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
         for name, value in found.values.items()
     }
     path = options.search_path(values)
+    if programs:  # mpirun looks its own name up, which no /etc/hosts of the pod's has here
+        values.setdefault("HOSTNAME", pod.address)
     environment = _process_environment(values, pod, home, temporary, termination, options.environment, path)
     interfaces = {found.values[name] for name in INTERFACE_VARIABLES if name in found.values}
     words = [LOOPBACK_INTERFACE if word in interfaces else word for word in command_line(container, found.values)]

@@ -20,13 +20,14 @@ from trainwright.operators import operator
 from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_run
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
-from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down
+from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.network import own_network
 from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Slot, find_objects, find_specification
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.ssh import with_keys
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
