@@ -52,7 +52,7 @@ class Rehearsal:
         self._folder, self._mounts = folder, dict[str, Path]()
         self.output = ""
         self._addresses: list[str] = []
-        self._port = next(iter(re.findall(r'"http_port": (\d+)', self.file.read_text())), None)
+        self._port = next(iter(re.findall(r'http_port\\?": (\d+)', self.file.read_text())), None)
 
     def at(self, path: str) -> Path:
         """What stands for a folder of the pods, which is yet to be made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,11 @@ def test_its_pods_train(path: str | Path, tmp_path: Path) -> None:
     rehearsal = Rehearsal(path, tmp_path)
     write_images(rehearsal.at("/data/imagenet"), classes=1000, count=1)
     rehearsal.play()
+
+
+def test_a_program_of_its_author_s_meets_its_peers(tmp_path: Path) -> None:
+    rehearsal = Rehearsal("kubeflow-a100/training/runs/tensorflow-distributed", tmp_path)
+    rehearsal.at("/app").mkdir()
+    shutil.copy(Path(__file__).with_name("app.py"), rehearsal.at("/app") / "train.py")
+    rehearsal.play()
+    assert rehearsal.logs.count("the sum is 2") >= 1
