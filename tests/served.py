@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright_trainer.contract.boosting import ERRORS, LOSSES, Boosting
+from trainwright_trainer.contract.boosting import ERRORS, LOSSES, Boosting, MetricName, Objective
 from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.limits import LOG_INTERVAL, limits
 from trainwright_trainer.contract.metrics import METRICS
@@ -54,6 +54,13 @@ PACE = ("trainwright_slowest_rank", "trainwright_slowest_rank_ratio")
 """Worked out by node 0's supervisor from what the ranks of all pods tell (observe/metrics.py)."""
 
 
+_SCORED_BY: dict[Objective, MetricName] = {
+    "reg:squarederror": "rmse", "reg:absoluteerror": "mae", "reg:logistic": "rmse", "count:poisson": "poisson-nloglik",
+    "binary:logistic": "logloss", "multi:softprob": "mlogloss", "multi:softmax": "mlogloss",
+}
+"""XGBoost's defaults (``DefaultEvalMetric`` in src/objective)."""
+
+
 def served_by(spec: RunSpec) -> frozenset[str]:
     """Names in the table that the run's pods together write once it is under way."""
     if isinstance(spec.work, Script):
@@ -72,9 +79,10 @@ def _unknown_to_training(work: Training) -> Iterator[str]:
 
 def _unknown_to_boosting(work: Boosting, world: World) -> Iterator[str]:
     yield from UNKNOWN_TO_BOOSTING
-    if not LOSSES.intersection(work.scored_by):
+    scores = tuple(work.evaluation_metrics) or (_SCORED_BY[work.booster.objective],)
+    if not LOSSES.intersection(scores):
         yield "trainwright_evaluation_loss"
-    if not ERRORS.intersection(work.scored_by):
+    if not ERRORS.intersection(scores):
         yield "trainwright_evaluation_accuracy"
     if world.device == "cuda":
         yield from PACE  # who waits for a GPU or for NCCL looks like who computes

@@ -17,7 +17,7 @@ from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.provenance import Provenance, Traced, split
 from trainwright.manifest.template.volumes import configuration
 from trainwright.operators import TARGETS
-from trainwright.operators.base import Target, run_pods
+from trainwright.operators.base import RunPod, Target, run_pods
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
 from trainwright.rules.pods.objects import is_accepted, values_are_plain
@@ -95,10 +95,11 @@ def compile_run(
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, check_run(context))
     final = _lower_finally(context, last)
+    pods = run_pods(TARGETS[final.resolution.plan.target], final.resolution, final.whole, final.origins)
     try:
         findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
         findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
-        findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
+        findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins, pods))
         findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
         findings = _after_waivers(context, [*check_waivers(context), *findings])  # beside what one that expired covers no more
     except CompileError as error:
@@ -110,7 +111,7 @@ def compile_run(
         resolution=final.resolution,
         manifests=tuple(final.manifests),
         overridden=final.overridden,
-        security=_security(final),
+        security=_security(pods, cluster.kubernetes),
         findings=tuple(findings),
     )
 
@@ -184,10 +185,9 @@ def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) ->
     return tuple(places.get(source, place) for place, source in touched)
 
 
-def _security(lowered: _Lowered) -> str | None:
+def _security(pods: Sequence[RunPod], kubernetes: str) -> str | None:
     """The weakest level of any pod, and all that is weaker than `restricted`; None for that."""
-    target, version = TARGETS[lowered.resolution.plan.target], lowered.resolution.cluster.kubernetes
-    levels = [level_of(pod.found.spec, version) for pod in run_pods(target, lowered.resolution, lowered.whole)]
+    levels = [level_of(pod.found.spec, kubernetes) for pod in pods]
     problems = dict.fromkeys(problem for _, found in levels for problem in found)
     weakest = next((level for level in ("privileged", "baseline") if level in [one for one, _ in levels]), None)
     return f"{weakest}: {', '.join(_by_container(problems))}" if weakest else None

@@ -55,7 +55,7 @@ class Explainer:
         self._provenance = output.provenance()
         self._reasons = output.reasons
         self._locators = [output.locators.get(index, output.locator) for index in range(len(self._documents))]
-        self._payloads = output.payloads
+        self._payloads = output.payloads()
         self._places = self._map_lines()
 
     def line(self, number: int) -> Explanation | None:

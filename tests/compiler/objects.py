@@ -138,7 +138,7 @@ def lines_without_answer(result: CompiledRun) -> list[str]:
         provenance=result.provenance,
         change="example.yaml",
         reasons=result.reasons,
-        payloads=payload_provenance(result.resolution),
+        payloads=lambda: payload_provenance(result.resolution),
         locator=Locator(),
     )
     text = written(result.manifests)

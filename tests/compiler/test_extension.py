@@ -318,7 +318,7 @@ def test_every_line_has_an_answer() -> None:
     text = _yaml(result.manifests)
     output = Output(
         "lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml", result.reasons,
-        payload_provenance(result.resolution),
+        lambda: payload_provenance(result.resolution),
     )
     answers = list(Explainer(text, "example.k8s.yaml", output).all())
     assert len(answers) == len(text.splitlines()) > 100

@@ -85,7 +85,8 @@ def test_a_row_is_the_same_command_on_a_pytorch_job(row: str, tmp_path: Path) ->
             seen.unlink()
         (folder := tmp_path / target).mkdir()
         lines = play(manifests(row, target=target), folder, HERE, path=programs)
-        return [re.sub(r"\b(127\.\d+\.\d+\.|\d{4,5}$|\d{4,5}(?= ))", "", line).replace(str(folder), "") for line in lines]
+        own = r"\b(127\.\d+\.\d+\.|\d{4,5}$|\d{4,5}(?= ))|/rehearsal/pods/\S+/"
+        return [re.sub(own, "", line).replace(str(folder), "") for line in lines]
 
     first, second = on_job = said("indexed-job")
     assert said("pytorch-job") == on_job

@@ -27,6 +27,7 @@ from trainwright.cli.session import (
 from trainwright.findings import Finding, Severity
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
+from trainwright.project.processors import over_processors
 from trainwright.project.scope import obstacles
 from trainwright.project.status import compare, compare_runs, last_records, told_before
 from trainwright.report.finding import by_cause
@@ -52,7 +53,7 @@ def command(
     for name in runs or ():
         run_file(sources, name)
     records = last_records(where)
-    build = build_project(sources, today(), records, watched)
+    build = build_project(sources, today(), records, watched, over_processors)
     ways = obstacles(where, build, records)
     if runs:
         found = [finding for name in runs if name in build.runs for finding in build.runs[name].compiled.findings]

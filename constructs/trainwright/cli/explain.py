@@ -15,6 +15,7 @@ from trainwright.pages import page_text
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project
+from trainwright.project.processors import over_processors
 
 
 def command(
@@ -39,7 +40,7 @@ def command(
         near = _near(where, name)
         hint = f"did you mean {near}? give" if near else "give"
         stop(f"{name} is not a file: {hint} one of dist/ and a line, such as dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml:12")
-    build = build_project(sources, today(), watch=watched)
+    build = build_project(sources, today(), watch=watched, spread=over_processors)
     explainer = explainer_for(where, build, path)
     if explainer is None:
         if build.failed and path.is_relative_to(where.dist):

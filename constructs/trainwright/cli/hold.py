@@ -14,6 +14,7 @@ from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.hold import held_text
 from trainwright.project.load import Project
+from trainwright.project.processors import over_processors
 from trainwright.project.record import Hold, Records, RunRecord, digest
 from trainwright.project.status import last_records
 from trainwright.project.synth import write_hold
@@ -33,7 +34,7 @@ def command(
     where, sources = open_sources(project)
     last = _day(until)
     names = [run_file(sources, name) for name in dict.fromkeys(runs)]
-    records, build = last_records(where), build_project(sources, today(), watch=watched)
+    records, build = last_records(where), build_project(sources, today(), watch=watched, spread=over_processors)
     try:
         texts = {name: _kept(where, build, records, name) for name in names}
     except typer.Exit:

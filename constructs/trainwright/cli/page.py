@@ -9,6 +9,7 @@ import typer
 
 from trainwright.cli.session import ProjectOption, open_sources, say, stop, today, watched
 from trainwright.project.build import build_project
+from trainwright.project.processors import over_processors
 from trainwright.project.status import last_records
 from trainwright.review import Review, folder_side, git_side, review
 from trainwright.review.side import SideError
@@ -34,7 +35,7 @@ def command(
             compared = review(git_side(where.root, diff), folder_side(where.root, "the working tree"))
         except SideError as error:
             stop(f"trainwright page: {error}")
-    build = build_project(sources, today(), last_records(where), watched)
+    build = build_project(sources, today(), last_records(where), watched, over_processors)
     text = page(where, build, compared, watched)
     file.write_text(text, encoding="utf-8")
     say(f"wrote {file}, {len(text.encode()) / 2**20:.1f} MiB")

@@ -29,6 +29,7 @@ from trainwright.project.built import Build, run_of
 from trainwright.project.changes import object_changes, run_lines
 from trainwright.project.hold import objects_in
 from trainwright.project.load import Project
+from trainwright.project.processors import over_processors
 from trainwright.project.scope import every_run, obstacles
 from trainwright.project.status import last_records, told_before
 from trainwright.project.synth import Written, write_runs
@@ -61,7 +62,7 @@ def write(
         run_file(sources, name)
     sources = sources._replace(held={name: held for name, held in sources.held.items() if name not in accepted})
     records = last_records(project)
-    build = build_project(sources, today(), records, watched)
+    build = build_project(sources, today(), records, watched, over_processors)
     ways = obstacles(project, build, records, accepted)
     chosen = frozenset(asked) or every_run(build, records)
     errors = ways.of(chosen) if asked else ways.all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -49,6 +49,18 @@ class Word(NamedTuple):
             return None
         name = self.reads[0].name
         return name if self.text in (f"${name}", f"${{{name}}}", f"$({name})") else None
+
+    def resolved(self, env: Mapping[str, str]) -> str | None:
+        """The whole word, where the command itself or the variables of its container say all of it."""
+        if self.value is not None and all(read.by is By.SHELL for read in self.reads):
+            return self.value
+        text = self.text
+        for name, by, _ in self.reads:
+            if by is By.NOBODY or name not in env:
+                return None
+            value = env[name].replace("\\", r"\\")
+            text = re.sub(rf"\$(\({name}\)|\{{{name}\}}|{name}(?!\w))", value, text)
+        return text if self.reads and not {"$", "`"} & {*text} else None
 
     @property
     def assignment(self) -> Assignment | None:
@@ -201,5 +213,6 @@ class Command(NamedTuple):
             return first
         replaced = next((simple for simple in inside if simple.words and simple.words[0].text == "exec"), None)
         last = self.simple[-1]
-        bare = last.within == ("shell",) and not last.redirects and not last.sets and first.program == "bash"
+        traps = any(simple.program == "trap" for simple in self.simple)  # bash stays for them
+        bare = last.within == ("shell",) and not last.redirects and first.program == "bash" and not traps
         return replaced or (last if bare else first)

@@ -18,6 +18,38 @@ _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _UNEXPANDED = re.compile(r"(?<!\$)\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]+)")
 
 
+_HOST = r"(?P<registry>[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?)"
+IMAGE = re.compile(
+    rf"({_HOST}/)?(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+"""A reference (distribution/reference, reference.go), with no other digest than a registry has."""
+_LEFT_IN = re.compile(
+    r"<[^<>]*>|\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\w+\}|\[[\w -]+\]|%\w+%|@@?\w+@|__\w+__"
+    r"|(?<![A-Za-z0-9])(?:(?i:(?:replace|change|fill|insert)[-_]?(?:me|this|with|here|in)(?:[-_]\w+)*|placeholder|x{3,}(?!-)|tbd|fixme"
+    r"|(?:enter[-_])?your[-_]\w[\w-]*|your(?:user)?name|your(?:account|alias|image|org|project|registry|repo))"
+    r"|(?<=:)(?:(?:IMAGE|GIT|COMMIT|DOCKER)?_?(?:TAG|VERSION|SHA)|TODO|xx\.[xy]{2}))(?![A-Za-z0-9])"
+    r"|(?:^|(?<=\.))[A-Z][A-Z0-9_]+(?=[-./])"
+)
+"""What tools and people put into a template for others to replace."""
+
+
+def image_template(reference: str) -> tuple[str, str] | None:
+    """Message and fix for an image of which a part was to be replaced."""
+    match = _LEFT_IN.search(reference)
+    if match is None:
+        return None
+    return f"the image {reference} still has {match[0]} in it, which nothing replaces", "write the image that is meant"
+
+
+def image_problem(reference: str) -> tuple[str, str] | None:
+    """Message and fix for an image that no kubelet can pull, since none has such a name."""
+    if IMAGE.fullmatch(re.sub(r"@\w+:[0-9a-f]{32,}$", "", reference)):
+        return image_template(reference)
+    fix = "write REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST, the path in lower case"
+    return image_template(reference) or (f"{reference!r} is no reference of an image, and its pods stay in InvalidImageName", fix)
+
+
 def not_a_key(key: str) -> str:
     """Why a text cannot be a key of a Secret or ConfigMap; empty where it can (apimachinery, validation.IsConfigMapKey)."""
     if not _KEY.fullmatch(key):

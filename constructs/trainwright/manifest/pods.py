@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape
@@ -43,7 +43,7 @@ def _below(node: Any, owner: Mapping[str, Any] | None, pointer: str) -> Iterator
         for index, item in enumerate(node):
             yield from _below(item, None, f"{pointer}/{index}")
     elif isinstance(node, Mapping):
-        if not _ANY_CONTAINERS.isdisjoint(node) and any(_holds_containers(node.get(field)) for field in CONTAINER_LISTS):
+        if _is_pod(node):
             template = owner if owner is not None and pointer.endswith("/spec") else {"spec": node}
             yield FoundPod(pointer, dict(template))
             return
@@ -52,8 +52,11 @@ def _below(node: Any, owner: Mapping[str, Any] | None, pointer: str) -> Iterator
                 yield from _below(value, node, f"{pointer}/{escape(str(key))}")
 
 
-def _holds_containers(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+def _is_pod(node: Mapping[str, Any]) -> bool:
+    if _ANY_CONTAINERS.isdisjoint(node):
+        return False
+    lists = (node.get(field) for field in CONTAINER_LISTS)
+    return any(isinstance(value, list) and any(isinstance(item, Mapping) for item in value) for value in lists)
 
 
 def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
@@ -65,19 +68,23 @@ def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
 
 def images_outside(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Pointer and reference of each image that an object names outside of its pods: a controller makes a container of it."""
-    pods = [pod.pointer for pod in pods_in(manifest)]
-    for pointer, reference in _images(manifest, ""):
-        if not any(pointer.startswith(f"{pod}/") for pod in pods):
-            yield pointer, reference
+    yield from _images(manifest, "", _is_pod)
 
 
-def _images(node: Any, pointer: str) -> Iterator[tuple[str, str]]:
+def _images(node: Any, pointer: str, skip: Callable[[Mapping[str, Any]], bool]) -> Iterator[tuple[str, str]]:
+    if isinstance(node, Mapping) and skip(node):
+        return
     for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
         if key == "image" and isinstance(value, str):
             if not pointer.endswith(("/labels", "/annotations", "/data")):
                 yield f"{pointer}/image", value
         elif isinstance(value, dict | list):
-            yield from _images(value, f"{pointer}/{escape(str(key))}")
+            yield from _images(value, f"{pointer}/{escape(str(key))}", _nothing if key in PARTS else skip)
+
+
+def _nothing(node: Mapping[str, Any]) -> bool:
+    """Parts of pods are no pods."""
+    return False
 
 
 def image_volumes(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,10 @@ def values(text: str) -> Iterator[Any]:
 
 
 def _refuse_depth(text: str) -> None:
+    # in each column, and with each bracket, a mapping and a list begin at most: hardly any text has to be parsed to see it
+    columns = max((len(line) - len(line.lstrip("-?: \t")) for line in text.splitlines()), default=0)
+    if 2 * (1 + columns + text.count("[") + text.count("{")) <= DEEPEST:
+        return
     depth = 0
     for event in yaml.parse(text, Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

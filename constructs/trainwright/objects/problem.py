@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,11 +28,6 @@ class Problem:
     def below(self, pointer: str) -> Problem:
         """The same problem, seen from an object that holds this one at ``pointer``."""
         return replace(self, pointer=f"{pointer}{self.pointer}")
-
-
-def refused(*rows: tuple[bool, str, str, str]) -> Iterator[Problem]:
-    """What the API server refuses: of rows of a condition, a pointer, a message and a fix, those whose condition holds."""
-    return (Problem("TW705", *said) for holds, *said in rows if holds)
 
 
 def unknown_field(pointer: str, key: str, known: Collection[str]) -> Problem:

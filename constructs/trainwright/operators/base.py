@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -240,7 +241,7 @@ class RunPod(NamedTuple):
 
 def run_pods(
     target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]], provenance: Sequence[Provenance] = ()
-) -> Iterator[RunPod]:
+) -> list[RunPod]:
     """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of the binding.
 
     ``provenance`` is that of the objects, where somebody asks for places.
@@ -248,15 +249,15 @@ def run_pods(
     places = target.templates_of(resolution.binding)
     roles = {place: role for role, place in places.items()}
     pods = [
-        RunPod(role, kind, found, provenance[number] if provenance else {})
-        for number, manifest in enumerate(manifests)
+        RunPod(role, kind, found, answers)
+        for manifest, answers in zip(manifests, provenance or repeat({}), strict=False)
         if not in_foundation(manifest)
         for kind in [GroupKind.of(manifest)]
         for found in pods_in(manifest)
         for role in [roles.get((kind, found.pointer.removesuffix("/spec")))]
     ]
     order = {role: number for number, role in enumerate(places)}
-    return iter(sorted(pods, key=lambda pod: order.get(pod.role or "", len(order))))
+    return sorted(pods, key=lambda pod: order.get(pod.role or "", len(order)))
 
 
 def run_kind(

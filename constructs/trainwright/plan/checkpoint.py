@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
-import shlex
-from itertools import pairwise
 from math import ceil
 from pathlib import PurePosixPath
 
 from trainwright.cluster import Cluster
+from trainwright.command.reading import read
+from trainwright.command.saving import SAVING_OPTIONS, directories
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
@@ -94,37 +93,22 @@ def directory_source(run: Run) -> tuple[str, str]:
     return f"run:/checkpoints/{stated}" if stated else "trainwright", "this run's own checkpoint directory"
 
 
-SAVING_OPTIONS = frozenset({
-    "output", "output-dir", "output-path", "out-dir", "save", "save-dir", "save-path", "save-folder", "checkpoint-dir",
-    "checkpoints-dir", "checkpoint-folder", "ckpt-dir", "default-root-dir", "dump-folder", "backup-dir", "storage-path",
-    "exp-dir",
-})
-"""Options by which programs are told where to save: of transformers (output_dir), Megatron-LM (save), Lightning
-(default_root_dir), torchtitan (job.dump_folder), NeMo (exp_manager.exp_dir), and what people call theirs."""
-
-
 def named_in_command(run: Run) -> str | None:
     """The directory below the mount that a program which saves by itself is told in its command, if there is one of them."""
+    told = [path for path, option in told_in_command(run).items()
+            if option in SAVING_OPTIONS and PurePosixPath(path).is_relative_to(run.checkpoints.root)]
+    return told[0] if run.saved_by == "own" and len(told) == 1 else None
+
+
+def told_in_command(run: Run) -> dict[str, str]:
+    """Directories that a program is told in its command -> the option; one that can only mean a place to save to comes first."""
     work = run.workload
-    if run.saved_by != "own" or not isinstance(work, ScriptWorkload | CommandWorkload):
-        return None
-    words = [word for text in (work.words if isinstance(work, CommandWorkload) else work.command) for word in _words(text)]
-    pairs = [(option, word) for option, word in pairwise(words) if option.startswith("-")]
-    pairs += [(option, value) for option, equals, value in (word.partition("=") for word in words) if equals]
-    told = {
-        posixpath.normpath(value) for option, value in pairs
-        if option.lstrip("-").rpartition(".")[2].replace("_", "-").lower() in SAVING_OPTIONS
-        and value.startswith("/") and "$" not in value and PurePosixPath(value).is_relative_to(run.checkpoints.root)
-    }
-    return told.pop() if len(told) == 1 else None
-
-
-def _words(text: str) -> list[str]:
-    """A word of a command, or those in a text for a shell."""
-    try:
-        return shlex.split(text) if any(map(str.isspace, text)) else [text]
-    except ValueError:
-        return [text]
+    if not isinstance(work, ScriptWorkload | CommandWorkload):
+        return {}
+    env = {name: value for name, value in run.env.items() if isinstance(value, str)}
+    command = read(tuple(work.words if isinstance(work, CommandWorkload) else work.command))
+    told = sorted(directories(command, env), key=lambda pair: pair[0] in SAVING_OPTIONS)
+    return {path: option for option, path in told}
 
 
 def _claim(run: Run, locate: Locator) -> str | None:

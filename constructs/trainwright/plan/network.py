@@ -37,8 +37,11 @@ class Fact(NamedTuple):
     also: frozenset[str] = frozenset()
     """Other values that say no different."""
 
+    denied: frozenset[str] = frozenset()
+    """The only ones that do, where there are such."""
+
     def agrees(self, value: str) -> bool:
-        return value == self.value or value in self.also
+        return value.lower() not in self.denied if self.denied else value == self.value or value in self.also
 
 
 def network_variables(pool: str, fabric: Fabric, needs: Needs) -> list[Variable]:
@@ -70,8 +73,12 @@ def _transport(fabric: Fabric) -> Iterator[Fact]:
         yield Fact("NCCL_IB_DISABLE", "1", "kind", "the fabric is TCP: do not look for RDMA devices")
     if fabric.kind in _VERBS:
         yield Fact("NCCL_IB_DISABLE", "0", "kind", "NCCL looks for RDMA devices by itself", silent=True)
+        yield Fact("NCCL_NET", "IB", "kind", "NCCL takes the RDMA devices by itself", silent=True, denied=frozenset({"socket"}))
     if fabric.kind == "efa":
         yield Fact("FI_PROVIDER", "efa", "kind", "the fabric is EFA: libfabric's TCP is no substitute")
+        plugin = "NCCL reaches EFA through the plugin aws-ofi-nccl, and through nothing else"
+        yield Fact("NCCL_NET_PLUGIN", "aws-ofi", "kind", plugin, silent=True, denied=frozenset({"none"}))
+        yield Fact("NCCL_NET", "AWS Libfabric", "kind", plugin, silent=True, denied=frozenset({"socket", "ib"}))
 
 
 def _addresses(fabric: Fabric) -> Iterator[Fact]:

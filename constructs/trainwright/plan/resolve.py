@@ -77,6 +77,10 @@ class Resolution(NamedTuple):
     payloads: tuple[Payload, ...]
     pools: Mapping[str, str]
     """Role -> the pool of its pods."""
+    counted: Mapping[str, ResourcesPlan]
+    """Role -> what the plan counts with, of one of its pods if it holds ranks: nothing that the run states of other roles."""
+    amounts: Mapping[str, tuple[AmountPlan, ...]]
+    """Role -> what the main container of its pods asks for."""
 
     def pool_of(self, role: Role) -> tuple[str, NodePool]:
         """Name and pool of a role's pods."""
@@ -134,21 +138,12 @@ class Resolution(NamedTuple):
 
     def _threads(self, role: Role) -> Variable:
         each = self.needs.processes_per_node
-        return threads_of_share(role.share) if role.share else threads_of_ranks(self.resources(role), each)
+        return threads_of_share(role.share) if role.share else threads_of_ranks(self.counted[role.name], each)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
         parts = self.run.roles.get(role.name)
         return (parts.image, f"run:/roles/{role.name}/image") if parts and parts.image else (self.run.image, "run:/image")
-
-    def amounts(self, role: Role) -> tuple[AmountPlan, ...]:
-        """What the main container of a role's pods asks for."""
-        name, pool = self.pool_of(role)
-        return plan_amounts(self.run, role, self.needs, pool, name, self.resources(role))
-
-    def resources(self, role: Role) -> ResourcesPlan:
-        """What the plan counts with, of one pod of a role that holds ranks: what the run states of another role is not in it."""
-        return plan_resources(self.run, self.pool, self.needs, role.name)
 
 
 def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
@@ -165,7 +160,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)._replace(told=told_to_launcher(run, needs, binding))
     checkpoint = plan_checkpoint(run, cluster, name, locate)
-    resources = plan_resources(run, pool, needs, binding.ranks.name)
+    counted = {role.name: plan_resources(run, pool, needs, role.name) for role in binding.roles}
     inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
@@ -174,7 +169,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         told=work.told,
         pool=pool_name,
         fabric=pool.fabric,
-        resources=resources,
+        resources=counted[binding.ranks.name],
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
         read_only_root=security.read_only_root,
         pool_env=pool.pods.env,
@@ -193,6 +188,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
+    offered = {name: pool if name == pool_name else cluster.node_pools[name] for name in pools.values()}
     return Resolution(
         run=run,
         cluster=cluster,
@@ -204,6 +200,11 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch), _hosts(needs, binding, name)),
         pools=pools,
+        counted=counted,
+        amounts={
+            role.name: plan_amounts(run, role, needs, offered[pools[role.name]], pools[role.name], counted[role.name])
+            for role in binding.roles
+        },
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple, TypeVar
 
+from trainwright.cluster import Cluster
 from trainwright.compile import PlannedError, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.codes import found, one_of
@@ -19,10 +20,21 @@ from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.template.volumes import payload_provenance
-from trainwright.project.built import NO_RECORDS, SUFFIX, Build, BuiltFoundation, BuiltRun, Manifest, Output
+from trainwright.project.built import (
+    NO_RECORDS,
+    SUFFIX,
+    Apart,
+    Build,
+    BuiltFoundation,
+    BuiltRun,
+    Compilation,
+    Manifest,
+    Output,
+)
 from trainwright.project.clashes import Clash, directories_of_others, duplicates, fetched_twice, refused_by_policies, shared_ports
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
+from trainwright.project.processors import Spread, alone
 from trainwright.project.record import Records
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
@@ -31,28 +43,32 @@ from trainwright.rules.pods.objects import values_are_plain
 T = TypeVar("T")
 
 
-def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched) -> Build:
+def build_project(
+    sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched, spread: Spread = alone
+) -> Build:
     """Compile every active run and every foundation; one run's errors do not hide another's.
 
-    ``last`` are the records: they change nothing but how long it takes. ``watch`` sees the runs go by.
+    ``last`` are the records: they, and the processes that ``spread`` may use, change nothing but how long it takes. ``watch``
+    sees the runs go by.
     """
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
-    done: dict[str, RunFile] = {}
     failed: dict[str, tuple[Finding, ...]] = {}
-    for name, file in watch(sorted(sources.runs.items()), "compiling runs"):
-        if file.run.state == "done":
-            done[name] = file
-            continue
-        try:
-            runs[name] = build_run(file, sources, today, last)
-            findings += [one for one in runs[name].compiled.findings if not _is_shared(one, file) or one not in findings]
-            held = _held_findings(name, runs[name], today)
+    done = {name: file for name, file in sorted(sources.runs.items()) if file.run.state == "done"}
+    active = [(name, file) for name, file in sorted(sources.runs.items()) if name not in done]
+    read = sources._replace(policies={}, defaults=None)  # by a run alone
+    compiled = spread(partial(_compile_apart, read, today, last), [name for name, _ in active])
+    for name, file in watch(active, "compiling runs"):
+        outcome = next(compiled)
+        if isinstance(outcome, Apart):
+            runs[name] = built = _built(file, sources, outcome.joined(file.run, sources.clusters[file.run.cluster].cluster))
+            findings += [one for one in built.compiled.findings if not _is_shared(one, file) or one not in findings]
+            held = _held_findings(name, built, today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
             findings += held
-        except CompileError as error:
-            failed[name] = tuple(error.findings)
-            findings += [finding for finding in error.findings if finding not in findings]
+        else:
+            failed[name] = outcome
+            findings += [finding for finding in outcome if finding not in findings]
     foundations = build_foundations(sources.clusters, runs)
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
@@ -90,17 +106,32 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     Raises:
         CompileError: with the findings of the run.
     """
+    return _built(file, sources, _compile(file, sources, today, last))
+
+
+def _compile_apart(sources: Sources, today: date, last: Records, run: str) -> Apart | tuple[Finding, ...]:
+    """What a run compiles to, or its errors, maybe for another process."""
     try:
-        built = _build_run(file, sources, today, last)
+        return Apart.of(_compile(sources.runs[run], sources, today, last))
+    except CompileError as error:
+        return tuple(error.findings)
+
+
+def _compile(file: RunFile, sources: Sources, today: date, last: Records) -> Compilation:
+    try:
+        compiled = compile_run(file.run, *_inputs(file, sources, today, last))
     except PlannedError as error:
         raise PlannedError([file.named(finding) for finding in error.findings], error.plan) from error
     except CompileError as error:
         raise CompileError([file.named(finding) for finding in error.findings]) from error
-    findings = tuple(file.named(one) for one in built.compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
-    return built if findings == built.compiled.findings else built._replace(compiled=built.compiled._replace(findings=findings))
+    findings = tuple(file.named(one) for one in compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
+    compiled = compiled._replace(findings=findings)
+    facts = plan_facts(compiled)
+    return Compilation(compiled, facts, run_header(file.name, facts))
 
 
-def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> BuiltRun:
+def _inputs(file: RunFile, sources: Sources, today: date, last: Records) -> tuple[Cluster, Locator, date, str | None]:
+    """What a run is compiled with."""
     cluster = sources.clusters.get(file.run.cluster)
     if cluster is None:
         broken = [finding for finding in sources.findings if _of_profile(finding, file.run.cluster)]
@@ -116,13 +147,19 @@ def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> B
                 )
             ]
         )
-    locator = file.locator(cluster)
     entry = last.runs.get(file.run.run)
     kept = entry.identity if entry is not None and entry.file == file.digest else None
-    compiled = compile_run(file.run, cluster.cluster, locator, today, kept)
-    own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
+    return cluster.cluster, file.locator(cluster), today, kept
+
+
+def _built(file: RunFile, sources: Sources, compilation: Compilation) -> BuiltRun:
+    """The file that a run becomes."""
+    compiled, facts, header = compilation
+    cluster = sources.clusters[file.run.cluster]
+    locator = file.locator(cluster)
+    shared = compiled.shared
+    own = [index for index in range(len(compiled.manifests)) if index not in shared]
     held = sources.held.get(file.run.run)
-    facts = plan_facts(compiled)
     if held is not None and held.goes_on(file.digest, compiled.identity):
         return BuiltRun(file, cluster, compiled, _copied(file, held, locator), facts)
     output = Output(
@@ -131,9 +168,9 @@ def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> B
         provenance=lambda: _pick(compiled.provenance(), own),
         change=file.name,
         reasons=compiled.reasons,
-        payloads=payload_provenance(compiled.resolution),
+        payloads=partial(payload_provenance, compiled.resolution),
         locator=locator,
-        header=run_header(file.name, facts),
+        header=header,
     )
     return BuiltRun(file, cluster, compiled, output, facts)
 

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
 from trainwright.findings.locate import Locator
 from trainwright.manifest.kinds import GroupKind, Reasons
 from trainwright.manifest.provenance import Provenance
 from trainwright.model import Fact
+from trainwright.plan import Resolution
 from trainwright.project.hold import HeldRun
 from trainwright.project.load import ClusterFile, RunFile
 from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.run import Run
 
 Manifest = dict[str, Any]
 
@@ -33,7 +36,7 @@ class Output:
     """The file that a person edits to change this one."""
     reasons: Mapping[GroupKind, Reasons] = field(default_factory=dict)
     """Why the constants in each kind of object are as they are."""
-    payloads: Mapping[str, Provenance] = field(default_factory=dict)
+    payloads: Callable[[], Mapping[str, Provenance]] = dict
     """Key of a ConfigMap -> where the values inside that JSON file come from."""
     locator: Locator = field(default_factory=Locator)
     locators: Mapping[int, Locator] = field(default_factory=dict)
@@ -56,6 +59,33 @@ class Output:
     def foundation(self) -> str:
         """``<cluster>/<namespace>``: the foundation that the file is, or that its run needs."""
         return "/".join(self.path.split("/")[:2])
+
+
+class Compilation(NamedTuple):
+    """What a run compiles to, and what its file in ``dist/`` says of that."""
+
+    compiled: CompiledRun
+    facts: Mapping[str, Fact]
+    header: str
+
+
+class Apart(NamedTuple):
+    """A compilation without the run and the profile that it follows from: plain values, and few, to hand to another process."""
+
+    resolution: tuple[Any, ...]
+    compiled: tuple[Any, ...]
+    facts: Mapping[str, Fact]
+    header: str
+
+    @classmethod
+    def of(cls, compilation: Compilation) -> Apart:
+        (_, _, resolution, *compiled), facts, header = compilation
+        return cls(resolution[2:], tuple(compiled), facts, header)
+
+    def joined(self, run: Run, cluster: Cluster) -> Compilation:
+        """The compilation, where both are at hand."""
+        compiled = CompiledRun(run, cluster, Resolution(run, cluster, *self.resolution), *self.compiled)
+        return Compilation(compiled, self.facts, self.header)
 
 
 class BuiltRun(NamedTuple):

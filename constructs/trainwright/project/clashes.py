@@ -7,15 +7,17 @@ from datetime import date
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainwright.command.saving import SAVING_OPTIONS
 from trainwright.findings import CompileError, Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import found, milder
 from trainwright.findings.locate import escape
 from trainwright.manifest.data.fetching import job_name
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.template.containers import stated_images
+from trainwright.plan.checkpoint import told_in_command
 from trainwright.project.built import BuiltRun, Output
 from trainwright.project.load import Sources
-from trainwright.project.start import Place, claims_of, place_of, saved_by
+from trainwright.project.start import Place, claims_of, place_of
 from trainwright.report.values import Facts
 
 if TYPE_CHECKING:
@@ -132,6 +134,8 @@ def directories_of_others(runs: Mapping[str, BuiltRun]) -> Iterator[Clash]:
     """
     stated = {name: run.emitted_facts for name, run in runs.items()}
     places = {name: place_of(facts) for name, facts in stated.items() if _on_a_claim(facts, "checkpoints")}
+    told = {name: _told(built, stated[name]) for name, built in runs.items()}
+    seen: dict[Place, tuple[str, str]] = {}
     for name, facts in sorted(stated.items()):
         locate = runs[name].output.locator
         if _on_a_claim(facts, "resume_from"):
@@ -141,11 +145,19 @@ def directories_of_others(runs: Mapping[str, BuiltRun]) -> Iterator[Clash]:
                 fix = "remove resume_from: the program is told its own directory" if other == name else (
                     f"copy what it starts from into a folder of its own, or write `state: done` in {other} first")
                 yield Clash(found("TW252", where, f"{name} starts from {facts['resume_from']}, {whose}", fix), (name,))
-        named = saved_by(facts) == "own" and name in places
-        for other in (other for other, place in places.items() if named and other < name and place == places[name]):
-            message = f"{other} and {name}, both active, save to {facts['checkpoints']} of claim {places[name].volume}"
-            fix = "give each a directory of its own in its command; TRAINWRIGHT_CHECKPOINT_DIRECTORY is one"
-            yield Clash(found("TW252", locate.run("/workload"), message, fix), (other, name))
+        for place, (path, option) in told[name].items():
+            other, first = seen.setdefault(place, (name, option))
+            if other != name:
+                message = f"{other} and {name}, both active, save to {path} of claim {place.volume}"
+                fix = "give each a directory of its own in its command; TRAINWRIGHT_CHECKPOINT_DIRECTORY is one"
+                say = found if {first, option} <= SAVING_OPTIONS else milder
+                yield Clash(say("TW252", locate.run("/workload"), message, fix), (other, name))
+
+
+def _told(built: BuiltRun, facts: Facts) -> dict[Place, tuple[str, str]]:
+    """Where on its claims a program saves by what its command says -> path and option there."""
+    stated = [({**facts, "told": path}, path, option) for path, option in told_in_command(built.file.run).items()]
+    return {place_of(each, "told"): (path, option) for each, path, option in stated if _on_a_claim(each, "told")}
 
 
 def _on_a_claim(facts: Facts, key: str) -> bool:

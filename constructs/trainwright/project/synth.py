@@ -105,7 +105,7 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
         write_outputs(due, write, fresh)
         digests |= {path: digest((fresh / path).read_bytes()) for path in due}
         changed = [path for path in due if not _same(project.dist / path, digests[path])]
-        _demand_same_values(part.build, changed, fresh)
+        _demand_same_values({path: due[path] for path in changed}, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
         for shown in stale:
@@ -161,7 +161,7 @@ def write_outputs(outputs: Mapping[str, Output], write: Writer, folder: Path) ->
             file.write_bytes(output.header.encode("ascii") + file.read_bytes())
 
 
-def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> None:
+def _demand_same_values(outputs: Mapping[str, Output], folder: Path) -> None:
     """Read what was written, and demand that it says what was compiled.
 
     Raises:
@@ -170,8 +170,7 @@ def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> Non
     from trainwright.validate.read_back import differences  # only what is written is read again
 
     findings = []
-    for path in paths:
-        output = build.outputs[path]
+    for path, output in outputs.items():
         for index, pointer in differences((folder / path).read_text(encoding="utf-8"), output.manifests):
             locate = output.locators.get(index, output.locator)
             where = locate.source(*origin(output.provenance()[index], pointer)) or Where(output.change)

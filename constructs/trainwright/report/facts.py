@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag, IntEnum, auto
+from functools import cache
 from typing import Any
 
 from trainwright.cluster import Cluster
@@ -213,12 +214,14 @@ def told(facts: Facts) -> dict[str, Fact]:
     return {key: value for key, value in facts.items() if not (doubled and key == "learning_rate.base")}
 
 
+@cache
 def block(key: str) -> Block:
     """Where a fact stands, by its key."""
     entry = ENTRIES.get(key.partition(".")[0])
     return entry.block if entry else Block.OTHERS
 
 
+@cache
 def label(key: str) -> str:
     """What people call a fact."""
     return ENTRIES[key].called if key in ENTRIES else words(key)

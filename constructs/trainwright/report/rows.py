@@ -135,7 +135,7 @@ def pod(compiled: CompiledRun) -> str:
 
 
 def _of_ranks(compiled: CompiledRun, role: Role) -> str:
-    resources, operator = compiled.resolution.resources(role), compiled.target.operator
+    resources, operator = compiled.resolution.counted[role.name], compiled.target.operator
     mounted = shared_memory(compiled.resolution, role)
     shared = f"as {operator.name} mounts it" if operator and mounted is None else resources.shm
     amounts, cpu, memory = _amounts(compiled, role)
@@ -182,7 +182,7 @@ def container(container: AnyContainer, source: str) -> str:
 
 def _amounts(compiled: CompiledRun, role: Role) -> tuple[dict[str, AmountPlan], str, str]:
     """What a pod asks for by name, and its CPU and memory in words."""
-    amounts = {amount.name: amount for amount in compiled.resolution.amounts(role)}
+    amounts = {amount.name: amount for amount in compiled.resolution.amounts[role.name]}
     return amounts, _asked_of("cpu", amounts.get("cpu")), _asked_of("memory", amounts.get("memory"))
 
 

@@ -78,7 +78,7 @@ def every(compiled: CompiledRun) -> str | None:
 
 def limit(compiled: CompiledRun, name: str) -> str:
     """Of a pod that holds ranks."""
-    amounts = compiled.resolution.amounts(compiled.resolution.binding.ranks)
+    amounts = compiled.resolution.amounts[compiled.resolution.binding.ranks.name]
     return next((amount.limit for amount in amounts if amount.name == name and amount.limit), "none")
 
 

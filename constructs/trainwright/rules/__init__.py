@@ -9,17 +9,28 @@ from trainwright.findings import Finding
 from trainwright.findings.context import Context
 from trainwright.manifest.provenance import Provenance
 from trainwright.operators import TARGETS
-from trainwright.operators.base import run_pods
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.rules import secrets
 from trainwright.rules.cluster import nodes, operators, profile, scheduling
 from trainwright.rules.pods import capacity, containers, kubernetes, objects, pod, security, storage
-from trainwright.rules.program import command, deepspeed, environment, launcher_files, launchers, mpi, rank_variables, ray, shell
+from trainwright.rules.program import (
+    command,
+    deepspeed,
+    environment,
+    launcher_files,
+    launchers,
+    mpi,
+    programs,
+    rank_variables,
+    ray,
+    shell,
+)
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, pod, storage, data, capacity, roles, kubernetes, containers, profile, security,
-    secrets, environment, ray, command, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
+    secrets, environment, ray, command, programs, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
     scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
@@ -38,16 +49,18 @@ def check_plan(context: Context, resolution: Resolution) -> list[Finding]:
 
 
 def check_manifests(
-    context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]], provenance: Sequence[Provenance]
+    context: Context,
+    resolution: Resolution,
+    manifests: Sequence[dict[str, Any]],
+    provenance: Sequence[Provenance],
+    pods: Sequence[RunPod],
 ) -> list[Finding]:
-    """What the finished objects show, overrides included."""
+    """What the finished objects show, overrides included; ``pods`` are all of theirs."""
     findings = list(objects.overrides_are_valid(context, manifests, provenance))
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    # found once: there are many rules, and many values to walk through
-    target = TARGETS[resolution.plan.target]
-    pods = list(run_pods(target, resolution, manifests, provenance))
-    judged = [pod for pod in pods if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in target.helpers]
+    helpers = TARGETS[resolution.plan.target].helpers
+    judged = [pod for pod in pods if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in helpers]
     findings = [
         *objects.pods_are_counted(context, judged),
         *objects.images_are_counted(context, manifests, provenance),

@@ -15,6 +15,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import dotted, pointer_to
 from trainwright.plan import Resolution
 from trainwright.run import EnvValue, ScriptWorkload
+from trainwright.variables.secret import SECRET_NAME, has_secret
 
 Environment = Mapping[str, EnvValue | None]
 """Name -> text, or a value that is not written in the run."""
@@ -22,31 +23,11 @@ Environment = Mapping[str, EnvValue | None]
 Keys = tuple[str | int, ...]
 """The way from a document to a value."""
 
-_WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|PSK|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
-_SECRET_NAME = re.compile(rf"(^|_)({_WORDS})($|_)", re.IGNORECASE)
 _HARMLESS_NAME = re.compile(
     r"(^|_)(PAD|BOS|EOS|UNK|MASK|SEP|CLS|STOP|SPECIAL)_TOKEN|_(FILE|PATH|DIR|NAME|URL|ENDPOINT|TYPE|ID|LIMIT|COUNT|BUDGET)$",
     re.IGNORECASE,
 )
 _HARMLESS_VALUE = re.compile(r"(true|false|yes|no|on|off|none|[0-9.]*|/\S*)", re.IGNORECASE)
-_SECRET_VALUE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[\w-]{10,}"
-    r"|A(KI|SI)A[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@$]+@"
-)
-"""Forms of well-known tokens and keys, and a password in an address."""
-
-
-def has_secret(text: str) -> bool:
-    """Whether a text has the form of a secret, or something of that form in it."""
-    return bool(_SECRET_VALUE.search(text))
-
-
-def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable's value must not be repeated."""
-    return bool(_SECRET_NAME.search(name)) or has_secret(value)
-
-
 def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
     """Variables that look like secrets.
 
@@ -64,19 +45,19 @@ def secret_findings(env: Environment, where: Callable[[str], Where], instead: st
 
 
 def _named_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
+    return bool(SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
 
 
 def texts_of_the_run(context: Context) -> Iterator[Finding]:
     """All texts of a run but its variables, which have a fix of their own."""
-    stated = context.run.model_dump(mode="json", exclude_defaults=True)
+    stated = context.run.model_dump(mode="json", exclude_unset=True)
     yield from _findings(stated, (), context.locate.run, _expanded(context))
 
 
 def texts_of_pools(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the pools of the run put into its pods."""
     for pool in dict.fromkeys(resolution.pools.values()):
-        stated = context.cluster.node_pools[pool].pods.model_dump(mode="json", exclude_defaults=True)
+        stated = context.cluster.node_pools[pool].pods.model_dump(mode="json", exclude_unset=True)
         yield from _findings(stated, ("node_pools", pool, "pods"), context.locate.cluster, "")
 
 

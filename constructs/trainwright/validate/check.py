@@ -12,19 +12,22 @@ from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
+from trainwright.objects.fields import text
 from trainwright.objects.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.objects.problem import Problem
-from trainwright.operators.rows import refusals
+from trainwright.operators.rows import NOTHING, Given, refusals
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
 from trainwright.validate.core import core_problems, is_core, metadata_structure, template_structure
-from trainwright.validate.core_schemas import UnknownKindError, known_version
+from trainwright.validate.core_schemas import UnknownKindError, known_version, versions_with
 from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.custom import STRUCTURAL, completed, custom_problems, served_version
 from trainwright.validate.field_names import named
+from trainwright.validate.groups import nobody_serves
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.pods import pod_problems
+from trainwright.validate.programs import program_findings
 from trainwright.validate.tools import parts_of, tool_of
 
 
@@ -119,8 +122,13 @@ def check_manifests(
         synced: whether Argo CD syncs a file.
     """
     report = Report()
+    manifests = list(manifests)
+    given: dict[tuple[str, str], list[Any]] = {}
+    for manifest, _ in manifests:
+        given.setdefault((text(manifest.data, "/kind"), text(manifest.data, "/metadata/name")), []).append(manifest.data)
     first: dict[str, Manifest] = {}
     read_by: dict[str, list[Manifest]] = {}
+    sound: list[Manifest] = []
     for manifest, kubernetes in manifests:
         if tool := tool_of(manifest):
             read_by.setdefault(tool, []).append(manifest)
@@ -131,7 +139,8 @@ def check_manifests(
             data = with_generated_name(data)
         problems = list(identity_problems(data))
         if not problems:
-            problems, by = object_problems(data, catalogue, kubernetes)
+            sound.append(manifest)
+            problems, by = object_problems(data, catalogue, kubernetes, given)
             if data is not manifest.data:
                 problems = [_GENERATED, *problems]
             if by is not CheckedBy.SCHEMA:
@@ -140,6 +149,7 @@ def check_manifests(
                 counts[kind] = counts.get(kind, 0) + 1
                 first.setdefault(kind, manifest)
         report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
+    report.findings += program_findings(sound)
     report.findings += [_for_a_tool(tool, files) for tool, files in read_by.items()]
     report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
     if report.by_name:
@@ -147,7 +157,9 @@ def check_manifests(
     return report
 
 
-def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], CheckedBy]:
+def object_problems(
+    manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str, given: Given = NOTHING
+) -> tuple[list[Problem], CheckedBy]:
     """The problems of one object that has a kind and a name, and what its fields were held against.
 
     Everything that can be said is said at once, but for what follows from a value that is wrong or missing itself.
@@ -166,7 +178,11 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
             problems = core_problems(manifest, kubernetes)
         except UnknownKindError:
             message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
-            return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")], by
+            named = " or ".join(versions_with(str(manifest["kind"]), kubernetes))
+            fix = f"write {named}" if named else "write a kind and version that `kubectl api-resources` lists"
+            return [Problem("TW701", "/kind", message, fix)], by
+    elif unserved := list(nobody_serves(str(manifest["apiVersion"]), str(manifest["kind"]), kubernetes)):
+        return unserved, by
     else:
         problems, by = _by_name(manifest, kubernetes)
     if not core:  # fields are not looked at: what holds containers may be more than a pod, such as a Prometheus
@@ -174,7 +190,7 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
         problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
     beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
-    refused = list(refusals(completed(resource)))
+    refused = list(refusals(completed(resource), given))
     better = {it.pointer: it.fix for it in refused}  # an operator may take less than its schema does
     problems = [replace(it, fix=better.get(it.pointer, it.fix)) if _is_a_choice(it) else it for it in problems]
     beyond += [*claims_that_go(manifest), *refused]

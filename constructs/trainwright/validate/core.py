@@ -56,14 +56,14 @@ _JOB_LISTS = ("/spec/replicatedJobs", "/spec/template/spec/replicatedJobs")
 """Where custom resources hold templates of Jobs: a JobSet, and the JobSet in a TrainingRuntime."""
 
 _REASONS = {
-    "pattern": "does not match the pattern",
-    "minimum": "is too small",
-    "maximum": "is too large",
-    "minLength": "is too short",
-    "maxLength": "is too long",
-    "minItems": "has too few items",
+    "pattern": ("does not match the pattern", "write a value that the API allows"),
+    "minimum": ("is too small", "write at least {}"),
+    "maximum": ("is too large", "write at most {}"),
+    "minLength": ("is too short", "write at least {} characters"),
+    "maxLength": ("is too long", "write at most {} characters"),
+    "minItems": ("has too few items", "write at least {}"),
 }
-"""Keyword of a schema -> what is wrong with a value that breaks it."""
+"""Keyword of a schema -> what is wrong with a value that breaks it, and what to write."""
 
 
 def is_core(api_version: str) -> bool:
@@ -141,12 +141,12 @@ def _said(error: Any, pointer: str) -> Iterator[Problem]:
         wanted = " or ".join(words) or "another value"
         yield Problem("TW705", pointer, f"{shown(pointer)} must be {wanted}, not {written(value)}", f"write {wanted}")
     elif error.validator == "enum":
-        yield unknown_choice(pointer, value, [str(item) for item in error.validator_value if item is not None])
+        yield unknown_choice(pointer, value, [str(item) for item in error.validator_value if item])
     else:
-        reason = _REASONS.get(error.validator, "is not allowed")
+        reason, fix = _REASONS.get(error.validator, ("is not allowed", "write a value that the API allows"))
         message = f"{shown(pointer)} is {written(value)}: it {reason} ({error.validator_value})"
         octal = pointer.endswith(("/mode", "/defaultMode")) and re.fullmatch("[0-7]{1,4}", str(value))
-        fix = f"write {int(str(value), 8)}, or 0{value} in octal" if octal else "write a value that the API allows"
+        fix = f"write {int(str(value), 8)}, or 0{value} in octal" if octal else fix.format(error.validator_value)
         yield Problem("TW705", pointer, message[:240], fix)
 
 

@@ -68,6 +68,13 @@ def schema_of(kind: str, api_version: str, version: str) -> Mapping[str, Any]:
     return schema
 
 
+def versions_with(kind: str, version: str) -> list[str]:
+    """In which apiVersions a version of Kubernetes has a kind."""
+    files = sorted(_folders()[version].glob(f"{kind.lower()}-*.json")) if re.fullmatch("[A-Za-z]+", kind) else []
+    named = [one for file in files for one in json.loads(file.read_bytes()).get("x-kubernetes-group-version-kind", ())]
+    return [f"{one['group']}/{one['version']}".lstrip("/") for one in named if one["kind"] == kind]
+
+
 @cache
 def definition(name: str, version: str) -> Mapping[str, Any]:
     """One of :func:`definitions`, with others in place of the references to them."""
@@ -156,6 +163,14 @@ CHOICES: dict[str, str] = {
     f"{_CORE}NodeSelectorRequirement.operator": "DoesNotExist Exists Gt In Lt NotIn",
     f"{_CORE}PersistentVolumeClaimSpec.volumeMode": "Block Filesystem",
     f"{_META}LabelSelectorRequirement.operator": "DoesNotExist Exists In NotIn",
+    f"{_CORE}TopologySpreadConstraint.nodeAffinityPolicy": "Honor Ignore",
+    f"{_CORE}TopologySpreadConstraint.nodeTaintsPolicy": "Honor Ignore",
+    f"{_CORE}PodSecurityContext.fsGroupChangePolicy": "Always OnRootMismatch",
+    f"{_CORE}AppArmorProfile.type": "Localhost RuntimeDefault Unconfined",
+    f"{_CORE}VolumeMount.mountPropagation": "Bidirectional HostToContainer None",
+    f"{_CORE}HTTPGetAction.scheme": "HTTP HTTPS",
+    f"{_CORE}ImageVolumeSource.pullPolicy": "Always IfNotPresent Never",
+    f"{_BATCH}PodFailurePolicyOnPodConditionsPattern.status": "False True Unknown",
     f"{_BATCH}JobSpec.completionMode": "Indexed NonIndexed",
     f"{_BATCH}JobSpec.podReplacementPolicy": "Failed TerminatingOrFailed",
     f"{_BATCH}PodFailurePolicyRule.action": "Count FailIndex FailJob Ignore",
@@ -164,35 +179,61 @@ CHOICES: dict[str, str] = {
 }
 """Field of a definition -> its values."""
 
+DEFAULTED = tuple(
+    f"{_CORE}{field}"
+    for field in (
+        "PodSpec.restartPolicy", "PodSpec.dnsPolicy", "Container.imagePullPolicy", "Container.terminationMessagePolicy",
+        "ContainerPort.protocol", "ServicePort.protocol", "ServiceSpec.type", "Toleration.operator", "Toleration.effect",
+        "HTTPGetAction.scheme", "ImageVolumeSource.pullPolicy",
+    )
+)  # fmt: skip
+"""Those for which an empty text is no value, and gets the default, as programs write it that fill templates in."""
+
 PATTERNS: dict[str, str] = {
     f"{_CORE}Container.name": _LABEL,
     f"{_CORE}Volume.name": _LABEL,
     f"{_CORE}ContainerPort.name": r"^(?=.{1,15}\Z)(?=[-0-9]*[a-z])[a-z0-9]+(-[a-z0-9]+)*\Z",  # an IANA service name
-    f"{_CORE}PodSpec.hostname": _LABEL,
-    f"{_CORE}PodSpec.subdomain": _LABEL,
-    f"{_CORE}PodSpec.serviceAccountName": _SUBDOMAIN,
+    f"{_CORE}PodSpec.hostname": rf"^\Z|{_LABEL}",
+    f"{_CORE}PodSpec.subdomain": rf"^\Z|{_LABEL}",
+    **{f"{_CORE}PodSpec.{field}": rf"^\Z|{_SUBDOMAIN}" for field in (
+        "nodeName", "priorityClassName", "schedulerName", "serviceAccountName")},
+    f"{_CORE}PodSpec.runtimeClassName": _SUBDOMAIN,
     f"{_CORE}EnvVar.name": r"^[^=\x00-\x1f\x7f]+\Z",
     f"{_CORE}VolumeMount.mountPath": r"^[^:]+\Z",
+    f"{_CORE}HostPathVolumeSource.type": r"^((Directory|File)(OrCreate)?|Socket|CharDevice|BlockDevice|)\Z",
 }
 """Field of a definition -> the form of its text."""
 
+_COUNT, _POSITIVE = (0, 2**31 - 1), (1, 2**31 - 1)
 RANGES: dict[str, tuple[int, int]] = {
     f"{_CORE}ContainerPort.containerPort": (1, 65535),
     f"{_CORE}ContainerPort.hostPort": (0, 65535),
     f"{_CORE}ServicePort.port": (1, 65535),
     f"{_CORE}PodSpec.terminationGracePeriodSeconds": (0, 2**63 - 1),
-    f"{_BATCH}JobSpec.backoffLimit": (0, 2**31 - 1),
-    f"{_BATCH}JobSpec.backoffLimitPerIndex": (0, 2**31 - 1),
-    f"{_BATCH}JobSpec.completions": (0, 2**31 - 1),
-    f"{_BATCH}JobSpec.parallelism": (0, 2**31 - 1),
+    f"{_CORE}PodSpec.activeDeadlineSeconds": _POSITIVE,
+    f"{_CORE}TopologySpreadConstraint.maxSkew": _POSITIVE,
+    f"{_CORE}TopologySpreadConstraint.minDomains": _POSITIVE,
+    f"{_CORE}PreferredSchedulingTerm.weight": (1, 100),
+    f"{_CORE}WeightedPodAffinityTerm.weight": (1, 100),
+    f"{_CORE}ServiceAccountTokenProjection.expirationSeconds": (600, 2**32),
+    f"{_CORE}Probe.terminationGracePeriodSeconds": _POSITIVE,
+    f"{_CORE}GRPCAction.port": (1, 65535),
+    **{f"{_CORE}Probe.{field}": _COUNT for field in (
+        "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")},
+    **{f"{_CORE}{one}SecurityContext.{field}": _COUNT for one in ("Pod", "") for field in ("runAsUser", "runAsGroup")},
+    f"{_CORE}PodSecurityContext.fsGroup": _COUNT,
+    **{f"{_BATCH}JobSpec.{field}": _COUNT for field in (
+        "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "completions", "parallelism", "ttlSecondsAfterFinished")},
     f"{_BATCH}JobSpec.activeDeadlineSeconds": (0, 2**63 - 1),
-    f"{_BATCH}JobSpec.ttlSecondsAfterFinished": (0, 2**31 - 1),
+    f"{_BATCH}SuccessPolicyRule.succeededCount": _COUNT,
+    **{f"{_BATCH}CronJobSpec.{field}": _COUNT for field in (
+        "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")},
     **{f"{_CORE}{kind}VolumeSource.defaultMode": (0, 0o777) for kind in ("ConfigMap", "DownwardAPI", "Projected", "Secret")},
     **{f"{_CORE}{item}.mode": (0, 0o777) for item in ("KeyToPath", "DownwardAPIVolumeFile")},
 }
 """Field of a definition -> the least and the largest number."""
 
-NOT_EMPTY = (f"{_CORE}PodSpec.containers",)
+NOT_EMPTY = (f"{_CORE}PodSpec.containers", f"{_CORE}NodeSelector.nodeSelectorTerms")
 """Lists that need an item."""
 
 FILLED_IN = (
@@ -206,7 +247,7 @@ FILLED_IN = (
 def apply_facts(definitions: dict[str, Any]) -> None:
     """Write the facts into loaded definitions; those of fields that a version of Kubernetes does not have are left out."""
     for place, values in CHOICES.items():
-        _set(definitions, place, enum=[*values.split(), None])
+        _set(definitions, place, enum=[*values.split(), None, *([""] if place in DEFAULTED else [])])
     for place, pattern in PATTERNS.items():
         _set(definitions, place, pattern=pattern)
     for place, (least, most) in RANGES.items():

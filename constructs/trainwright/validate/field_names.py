@@ -36,6 +36,12 @@ def named(api_version: str, kind: str) -> Named | None:
     return None
 
 
+def known_kinds() -> list[tuple[str, str]]:
+    """The apiVersion and kind of each, the newest last."""
+    names = (name.split(" ") for numbers in _table()["kinds"].values() for name in numbers)
+    return [(version, kind) for version, kind in names]
+
+
 @cache
 def _table() -> Any:
     return json.loads(TABLE.read_bytes())

@@ -7,37 +7,60 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.limits import not_a_key
-from trainwright.manifest.pods import pods_in
+from trainwright.manifest.limits import image_problem, not_a_key
+from trainwright.manifest.pods import CONTAINER_LISTS, images_outside, pods_in
 from trainwright.objects.fields import items, mapping, text
 from trainwright.objects.formats import amount
 from trainwright.objects.metadata import annotation_problems, label_problems
-from trainwright.objects.problem import Problem, duplicate, refused, written
+from trainwright.objects.problem import Problem, duplicate, written
+from trainwright.operators.operator import makes_pods
+from trainwright.validate.core import is_core
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
 SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
+TRAIN_JOB, PER_NODE = GroupKind("trainer.kubeflow.org", "TrainJob"), "/spec/trainer/resourcesPerNode"
 COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")})
 """Kinds whose pods another object completes: a TrainJob brings volumes, images and commands."""
+
+FILLS_IN = frozenset({"argoproj.io", "tekton.dev", "kyverno.io", "kro.run", "templates.gatekeeper.sh", "template.openshift.io"})
+"""Groups of kinds whose controllers replace parts of texts before they make a pod, as Katib does in kubeflow.org."""
 
 
 def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of the pods of any object, and of other kinds of Kubernetes itself, that a schema allows."""
     kind = GroupKind.of(manifest)
+    stated = makes_pods(manifest) or is_core(str(manifest["apiVersion"]))
     for pointer, template in pods_in(manifest):
         above = pointer.removesuffix("/spec")
         yield from (problem.below(above) for problem in template_problems(template))
+        if kind.group not in FILLS_IN and kind.kind not in ("Experiment", "Trial"):
+            yield from (problem.below(pointer) for problem in _images(template["spec"], stated))
         if kind not in COMPLETED_LATER:
             yield from (problem.below(above) for problem in reference_problems(template, _volumes_above(manifest, above)))
+    for pointer, reference in images_outside(manifest) if makes_pods(manifest) else ():
+        if said := image_problem(reference):
+            yield Problem("TW713", pointer, *said)
+    if kind == TRAIN_JOB:
+        yield from _stated(mapping(manifest, PER_NODE), PER_NODE)
     if kind in (SECRET, CONFIG_MAP):
         yield from _keys(manifest)
     if kind.group == "apps":
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):
         yield from _service(manifest)
-    if kind == GroupKind("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
-        place = "/spec/resources/requests/storage"
-        yield Problem("TW704", place, "the claim requests no storage", "add `resources: {requests: {storage: 10Gi}}`")
+
+
+def _images(spec: Mapping[str, Any], stated: bool) -> Iterator[Problem]:
+    """Images that no node can pull; where each container has to state one, also that it does."""
+    named = [(f"/{field}/{index}/image", at(it, "/image")) for field in CONTAINER_LISTS for index, it in items(spec, f"/{field}")]
+    volumes = ((f"/volumes/{index}/image/reference", at(it, "/image/reference")) for index, it in items(spec, "/volumes"))
+    for pointer, reference in (*named, *volumes):
+        if isinstance(reference, str) and reference and (said := image_problem(reference)):
+            yield Problem("TW713", pointer, *said)
+    for pointer, reference in named if stated else ():
+        if not reference:
+            yield Problem("TW704", pointer, "the container has no `image`", "add `image:`")
 
 
 def _volumes_above(manifest: Mapping[str, Any], pointer: str) -> Iterator[str]:
@@ -65,7 +88,6 @@ def template_problems(template: Any) -> Iterator[Problem]:
             yield Problem("TW705", f"/spec/volumes/{index}", message, f"keep one of {', '.join(sources)}")
     yield from volume_problems(template)
     yield from starting_problems(template)
-    yield from _tolerations(template)
     names = {text(container, "/name") for _, container in items(template, "/spec/containers")}
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
@@ -78,31 +100,14 @@ def template_problems(template: Any) -> Iterator[Problem]:
                 yield Problem("TW706", f"/spec/{field}/{index}/name", message, "rename one of the two")
 
 
-def _tolerations(template: Any) -> Iterator[Problem]:
-    for index, item in items(template, "/spec/tolerations"):
-        place, exists, value = f"/spec/tolerations/{index}", text(item, "/operator") == "Exists", bool(text(item, "/value"))
-        yield from refused(
-            (exists and value, f"{place}/value", "a toleration that Exists has no value", "remove the value"),
-            (not exists and not text(item, "/key"), place, "only a toleration that Exists has no key", "add `operator: Exists`"),
-        )
-
-
 def _container(template: Any, place: str) -> Iterator[Problem]:
-    for number, port in items(template, f"{place}/ports" if at(template, "/spec/hostNetwork") is True else "/none"):
-        host, own = port.get("hostPort"), port.get("containerPort")
-        message = f"a pod in the node's network has its ports there: hostPort {host} cannot lead to {own}"
-        yield from refused((bool(host) and host != own, f"{place}/ports/{number}/hostPort", message, "remove hostPort"))
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
     for number, mount in items(at(template, place), "/volumeMounts"):
         for field in ("subPath", "subPathExpr"):
             if said := outside(text(mount, f"/{field}")):
                 yield Problem("TW705", f"{place}/volumeMounts/{number}/{field}", *said)
-    stated = {field: mapping(template, f"{place}/resources/{field}") for field in ("requests", "limits")}
-    for field, amounts in stated.items():
-        yield from _amounts(amounts, f"{place}/resources/{field}")
-    requests, limits = ({name: it for name, it in amounts.items() if it is not None} for amounts in stated.values())
-    yield from _resources(requests, limits, place)
+    yield from _stated(mapping(template, f"{place}/resources"), f"{place}/resources")
 
 
 _PROBES, _HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
@@ -181,6 +186,15 @@ def _is_device(name: str) -> bool:
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
+def _stated(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """The ``resources`` of a container, or what a TrainJob calls its ``resourcesPerNode``."""
+    stated = {field: mapping(resources, f"/{field}") for field in ("requests", "limits")}
+    for field, amounts in stated.items():
+        yield from _amounts(amounts, f"{place}/{field}")
+    requests, limits = ({name: it for name, it in amounts.items() if it is not None} for amounts in stated.values())
+    yield from _resources(requests, limits, place)
+
+
 def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
     for name, asked in amounts.items():
         pointer, number = f"{place}/{escape(name)}", amount(asked)
@@ -194,10 +208,10 @@ def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
 
 
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:
-    yield from _huge_pages(requests, limits, f"{place}/resources")
+    yield from _huge_pages(requests, limits, place)
     for name, asked in requests.items():
         least, most = amount(asked), amount(limits.get(name))
-        pointer = f"{place}/resources/requests/{escape(name)}"
+        pointer = f"{place}/requests/{escape(name)}"
         whole = name.startswith(_PAGES) or _is_device(name)
         if whole and (most is None or least != most):
             limit = "no limit" if most is None else f"a limit of {limits[name]}"

@@ -33,8 +33,9 @@ def differences(text: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[t
 
 def _differences(node: Node, value: object, pointer: str) -> Iterator[str]:
     if isinstance(node, MappingNode) and isinstance(value, Mapping):
-        keys = [key.value for key, _ in node.value]
-        if sorted(keys) != sorted(value) or not all(_same(key, key.value) for key, _ in node.value):
+        keys = {key.value for key, _ in node.value}
+        alike = len(node.value) == len(value) and keys == value.keys()
+        if not alike or not all(_same(key, key.value) for key, _ in node.value):
             yield pointer
             return
         for key, below in node.value:

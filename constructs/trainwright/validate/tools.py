@@ -26,6 +26,7 @@ TOOLS: Mapping[str, str] = {
     "config.trainer.kubeflow.org": "Trainer",
     "config.lws.x-k8s.io": "LeaderWorkerSet",
     "config.ray.io": "KubeRay",
+    "skaffold": "skaffold",
     "kubectl": "kubectl",  # a kubeconfig, whose apiVersion has no group
 }
 """API group of a file of settings -> who reads it."""

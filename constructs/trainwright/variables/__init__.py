@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from trainwright.variables.entry import Entry, Family, Library, Risk
-from trainwright.variables.libfabric import LIBFABRIC, LIBFABRIC_FAMILIES
-from trainwright.variables.mpi import MPI, MPI_FAMILIES
-from trainwright.variables.nccl import INTERNAL, PLUGIN_FAMILIES, SYSTEM
-from trainwright.variables.nccl_tuning import TUNING
-from trainwright.variables.torch_distributed import TORCH
 
-VARIABLES = {entry.name: entry for entry in (*SYSTEM, *TUNING, *INTERNAL, *TORCH, *MPI, *LIBFABRIC)}
-"""Every variable by its name, in the order of the documentation."""
-
-FAMILIES = (*PLUGIN_FAMILIES, *MPI_FAMILIES, *LIBFABRIC_FAMILIES)
+_MAY_HAVE_A_ROW = re.compile(r"(NCCL|TORCH|GLOO|OMPI_MCA|I_MPI|FI|OFI_NCCL)(_|$)|USE_LIBUV$")
+"""For any other name the hundreds of rows are not read."""
 
 CLOSED = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "FI_EFA_", "OMPI_MCA_")
 """Prefixes that belong to a library whose every variable, or family of variables, is in the catalogue."""
@@ -20,6 +15,10 @@ CLOSED = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "FI_EFA_", "OMPI_MCA_")
 
 def lookup(name: str) -> Entry | Family | None:
     """What the catalogue says of a name; None where it says nothing."""
+    if not _MAY_HAVE_A_ROW.match(name):
+        return None
+    from trainwright.variables.rows import FAMILIES, VARIABLES
+
     return VARIABLES.get(name) or next((family for family in FAMILIES if family.matches(name)), None)
 
 
@@ -32,11 +31,12 @@ def suggestion(name: str) -> str | None:
     """The variable that somebody may have meant: alive, documented, and of the same part of the library where there is one."""
     from difflib import get_close_matches  # only for a name that is wrong
 
-    internal = {entry.name for entry in INTERNAL}
-    offered = {known.lower(): known for known, entry in VARIABLES.items() if entry.dead is None and known not in internal}
+    from trainwright.variables.rows import VARIABLES
+
+    offered = {known.lower(): known for known, entry in VARIABLES.items() if entry.dead is None and entry.documented}
     near = get_close_matches(name.lower(), offered, n=5, cutoff=0.8)
     part = "_".join(name.lower().split("_")[:2]) + "_"
     return offered[min(near, key=lambda other: not other.startswith(part))] if near else None
 
 
-__all__ = ["FAMILIES", "VARIABLES", "Entry", "Family", "Library", "Risk", "is_made_up", "lookup", "suggestion"]
+__all__ = ["Entry", "Family", "Library", "Risk", "is_made_up", "lookup", "suggestion"]

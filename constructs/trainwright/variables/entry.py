@@ -115,7 +115,7 @@ class PerFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class File:
     """A file. Nobody but a shell expands a tilde."""
 
     def accepts(self, text: str) -> bool:
@@ -134,12 +134,6 @@ class Text:
 
     def __str__(self) -> str:
         return "text"
-
-
-SWITCH = Choice(("0", "1"))
-TEXT, PATH = Text(), Path()
-COUNT, SIZE = Whole(1), Whole(0)
-NOTHING = Choice(())
 
 
 class Library(Enum):
@@ -190,6 +184,8 @@ class Entry:
     risk: Risk | None = None
     instead: str | None = None
     """What to write instead of a dead, deprecated or risky one."""
+    documented: bool = True
+    """Whether the library says anywhere but in its source what it does."""
     must: Values | None = None
     """What it has to hold if it is set: any other text ends the program. None where the library goes on with any text."""
 

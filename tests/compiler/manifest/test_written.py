@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from ruamel.yaml import YAML
 from tests.compiler.projects import ROOT
 from yaml import YAMLError
 
-from trainwright.manifest.written import nodes, values
+from trainwright.manifest.written import DEEPEST, nodes, values
 
 FILES = sorted((ROOT / "dist").rglob("*.yaml"))
 
@@ -40,3 +41,28 @@ def test_what_would_end_the_process_is_an_error(text: str) -> None:
     for read in (nodes, values):
         with pytest.raises(YAMLError):
             list(read(text))
+
+
+def _block(deep: int, line: str, step: int, end: str) -> str:
+    return "".join(f"{' ' * (step * number)}{line}{end}" for number in range(deep)) + f"{' ' * (step * deep)}x{end}"
+
+
+NESTED = {
+    "brackets": lambda deep: "[" * deep + "]" * deep,
+    "braces": lambda deep: "{a: " * deep + "}" * deep,
+    "a mapping of one pair in each bracket": lambda deep: "[a: " * (deep // 2) + "]" * (deep // 2),
+    "dashes in a line": lambda deep: "- " * deep + "x",
+    "question marks": lambda deep: "? " * deep + "x",
+    "a column each": lambda deep: _block(deep, "a:", 1, "\n"),
+    "lines that end as on old machines": lambda deep: _block(deep, "a:", 1, "\r"),
+    "a list and a mapping in each column": lambda deep: "".join(
+        f"{' ' * (2 * number)}a:\n{' ' * (2 * number)}-\n" for number in range(deep // 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
+def test_only_what_is_nested_too_deeply_is_refused(nested: Callable[[int], str]) -> None:
+    assert list(nodes(nested(DEEPEST)))
+    with pytest.raises(YAMLError, match="inside each other"):
+        list(nodes(nested(DEEPEST + 2)))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from trainwright.cluster import Fabric
 from trainwright.handshake import Elastic, Needs, Rendezvous, Success
 from trainwright.plan.network import network_variables
-from trainwright.variables import VARIABLES
+from trainwright.variables.rows import VARIABLES
 
 
 def needs(nodes: int = 2, gpus: int = 8, elastic: Elastic | None = None) -> Needs:

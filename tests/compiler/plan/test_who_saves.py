@@ -169,7 +169,10 @@ LINED: Data = {**PROGRAMS[1], "checkpoints": {"lineage": "first"}}
     ({"one": {**starting("/checkpoints/one/first"), "checkpoints": {"lineage": "first"}}}, ["its own directory"]),
     ({"one": SAVES, "two": SAVES}, ["one and two, both active, save to /checkpoints/out of claim checkpoints"]),
     ({"one": SAVES, "two": {**SAVES, **ELSEWHERE}}, []),
-    ({"one": SAVES, "two": {**SAVES, "checkpoints": None}}, []),
+    ({"one": SAVES, "two": {**SAVES, "checkpoints": None}}, ["one and two, both active, save to /checkpoints/out of claim"]),
+    ({"one": SAVES, "two": command("bash", "-c", "OUT=/checkpoints; python t.py --save $OUT/out")}, ["both active, save to"]),
+    ({"one": SAVES, "two": command("python", "t.py", "--ckpt", "/checkpoints/out/")}, ["both active, save to"]),
+    ({"one": SAVES, "two": command("python", "t.py", "--data", "/checkpoints/out/")}, []),
     ({"one": {**PROGRAMS[1], **OWN}, "two": {**PROGRAMS[1], **OWN}}, []),
     ({"one": PROGRAMS[0], "two": PROGRAMS[0]}, []),
 ])  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
 from trainwright.command.references import expand, unresolved
-from trainwright.operators.job.pods import INDEX_KEY
+from trainwright.operators.job.child_jobs import INDEX_KEY
 from trainwright.rehearsal.environment import Environment, container_environment
 from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.pod import create_pod

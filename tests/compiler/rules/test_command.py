@@ -372,8 +372,8 @@ def test_a_script_among_the_files_is_read_as_one_in_the_command(words: tuple[str
         files = {"files": {"/app/run.sh": text}, "file_modes": {"/app/run.sh": "0555"}}
         return [f"{one.where.pointer} {one.code}" for one in findings(command(*words) | files)]
 
-    assert said("#!/bin/bash\n# torchrun --nnodes=9 of old\ntorchrun --nnodes=4 t.py\n") == ["/files/~1app~1run.sh TW411"]
-    assert said("#!/bin/bash\ntorchrun --nnodes=$NNODES --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR t.py\n") == []
+    assert said("#!/bin/bash\n# torchrun --nnodes=9 of old\nexec torchrun --nnodes=4 t.py\n") == ["/files/~1app~1run.sh TW411"]
+    assert said("#!/bin/bash\nexec torchrun --nnodes=$NNODES --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR t.py\n") == []
     other = {"files": {"/app/other.sh": "torchrun --nnodes=4 t.py"}}
     assert codes(command("torchrun", "t.py") | other) == [], "nobody starts it"
 

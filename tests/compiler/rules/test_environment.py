@@ -15,8 +15,9 @@ from tests.compiler.objects import the
 from tests.compiler.targets import on, profile_for
 
 from trainwright.findings import Where
-from trainwright.rules.program.environment import LONGEST_VARIABLE, variable_findings
-from trainwright.variables import VARIABLES
+from trainwright.program.values import variable_findings
+from trainwright.rules.program.environment import LONGEST_VARIABLE
+from trainwright.variables.rows import VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def sample(name: str) -> Data:
 
 def names(custom: bool) -> list[str]:
     """The samples of custom kinds, or of Kubernetes' own."""
-    own = {"ConfigMap v1", "Service v1", "Job batch/v1"}
+    own = {"ConfigMap v1", "Service v1", "Job batch/v1", "CronJob batch/v1", "Pod v1", "PersistentVolumeClaim v1"}
     return [name for name in _objects() if (name in own) != custom]
 
 

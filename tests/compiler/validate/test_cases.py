@@ -56,6 +56,10 @@ SAID: dict[str, Findings] = {
     "ray-runtimeenv-yaml": [("TW711", "/spec/runtimeEnvYAML")],
     "runtime-podfailurepolicy": [("TW711", "/spec/template/spec/replicatedJobs/0/template/spec/podFailurePolicy")],
     "toleration-value": [("TW705", "/spec/template/spec/tolerations/0/value")],
+    "trainer-initializer-mount": [
+        ("TW714", "/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers"),
+        ("TW711", "/spec/initializer/dataset"),
+    ],
     "volcano-action": [("TW711", "/spec/policies/0/action")],
     "volcano-code-onfailure": [("TW714", "/spec/policies/0/exitCode")],
     "volcano-code-zero": [("TW711", "/spec/policies/0/exitCode")],
@@ -334,7 +338,7 @@ def test_what_older_schemas_require_and_the_api_server_fills_in(tmp_path: Path) 
         ("completionMode: Indexed\n  backoffLimitPerIndex: 0\n  maxFailedIndexes: 0", []),
         ("selector: {}", []),
         ("selector: {matchLabels: {batch.kubernetes.io/job-name: a}}", []),
-        ("selector: {matchLabels: {app: a}}\n  manualSelector: true", []),
+        ("selector: {matchLabels: {app: a}}\n  manualSelector: true", ["/spec/selector/matchLabels/app"]),
     ],
 )  # fmt: skip
 def test_two_fields_of_a_job_decide_together(tmp_path: Path, spec: str, expected: list[str]) -> None:
@@ -384,11 +388,11 @@ def test_an_operator_that_takes_less_than_its_schema_says_what(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("old", "new", "codes"),
     [
-        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", []),
+        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", ["TW711"]),
         ("kind: Job", "kind: Job", ["TW711"]),
     ],
 )  # fmt: skip
-def test_a_queued_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+def test_a_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
     text = (CASES / "kueue-min-parallelism.yaml").read_text(encoding="utf-8")
     assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
 
@@ -410,3 +414,188 @@ def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) 
     (tmp_path / "kustomization.yaml").write_text("resources: [job.yaml, part.yaml]\n", encoding="utf-8")
     objects = validate_files([tmp_path / "kustomization.yaml", tmp_path / "part.yaml"], None)
     assert (objects.objects, objects.errors > 0) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ("name: data, ", "name: initializer, ", []),
+        ("torch, namespace: team", "torch, namespace: other", ["TW714"]),
+        ("torch, namespace: team", "torch", ["TW714", "TW711"]),
+        ("runtimeRef: {kind: TrainingRuntime, ", "runtimeRef: {kind: ClusterTrainingRuntime, ", ["TW714"]),
+        ("dataset: {", "model: {", ["TW714", "TW711"]),
+    ],
+)
+def test_a_train_job_is_held_against_its_runtime(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+    text = (CASES / "trainer-initializer-mount.yaml").read_text(encoding="utf-8")
+    assert old in text
+    assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "place"),
+    [
+        ("JAXJob", "jaxReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: jax, image: x}]}}}}", None),
+        ("JAXJob", "jaxReplicaSpecs: {Master: {replicas: 1, template: {spec: {containers: [{name: jax, image: x}]}}}}", "Master"),
+        ("JAXJob", "jaxReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: a, image: x}]}}}}",
+         "Worker/template/spec/containers"),
+        ("PaddleJob", "paddleReplicaSpecs: {Chief: {template: {spec: {containers: [{name: paddle, image: x}]}}}}", "Chief"),
+    ],
+)  # fmt: skip
+def test_other_kinds_of_the_training_operator_have_its_rules(tmp_path: Path, kind: str, roles: str, place: str | None) -> None:
+    text = f"apiVersion: kubeflow.org/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{roles}}}\n"
+    field = roles.partition(":")[0]
+    assert said_of(tmp_path, text) == ([("TW711", f"/spec/{field}/{place}")] if place else [])
+
+
+TERMS = "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    ("pod", "place"),
+    [
+        ("tolerations: [{key: a, operator: Exists, tolerationSeconds: 30}]", "tolerations/0/tolerationSeconds"),
+        ("topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
+         "topologySpreadConstraints/0/maxSkew"),
+        ("activeDeadlineSeconds: 0", "activeDeadlineSeconds"),
+        (f"affinity: {{{TERMS}[]}}}}}}",
+         "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"),
+        (f"affinity: {{podAffinity: {{{PREFERRED}: [{{weight: 101, podAffinityTerm: {{topologyKey: a}}}}]}}}}",
+         f"affinity/podAffinity/{PREFERRED}/0/weight"),
+        ("volumes: [{name: v, emptyDir: {}, hostPath: {path: /a}}]", "volumes/0"),
+        ("securityContext: {fsGroup: -1}", "securityContext/fsGroup"),
+        ("volumes: [{name: v, hostPath: {path: /a, type: Folder}}]", "volumes/0/hostPath/type"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("head", [JOB, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec:\n"])
+def test_a_pod_that_the_api_server_refuses(tmp_path: Path, head: str, pod: str, place: str) -> None:
+    found = said_of(tmp_path, f"{head}  template: {{{POD.replace('restartPolicy', pod + ', restartPolicy')}}}\n")
+    assert found == [("TW705", f"{IN_POD}/{place}")]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        "affinity: {nodeAffinity: {}, podAffinity: {}}, nodeSelector: {}, tolerations: [{key: a, operator: '', effect: ''}]",
+        "priorityClassName: '', schedulerName: '', hostname: '', serviceAccountName: '', volumes: []",
+        f"affinity: {{{TERMS}[{{matchFields: [{{key: metadata.name, operator: In, values: [node-1]}}]}}]}}}}}}",
+        f"affinity: {{nodeAffinity: {{{PREFERRED}: [{{weight: 100, preference: {{matchExpressions: "
+        "[{key: a, operator: Gt, values: ['4']}]}}]}, podAffinity: {"
+        f"{PREFERRED}: [{{weight: 1, podAffinityTerm: {{topologyKey: a, labelSelector: {{matchLabels: {{a: b}}}}}}}}]}}}}",
+        "topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 2}, "
+        "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]",
+        "volumes: [{name: a, hostPath: {path: /a, type: ''}}, {name: c, projected: {sources: [{configMap: {name: a}}]}}]",
+        "securityContext: {runAsUser: 0, seccompProfile: {type: RuntimeDefault}, sysctls: [{name: net.ipv4.a, value: '1'}]}",
+    ],
+)
+def test_a_pod_that_the_api_server_takes(tmp_path: Path, pod: str) -> None:
+    assert said_of(tmp_path, f"{JOB}  template: {{{POD.replace('restartPolicy', pod + ', restartPolicy')}}}\n") == []
+
+
+def held_by(kind: str, spec: str) -> str:
+    """A Job's spec in an object that others make Jobs of."""
+    jobs = f"replicatedJobs: [{{name: node, template: {{spec: {{{spec}}}}}}}]"
+    versions = {"JobSet": "jobset.x-k8s.io/v1alpha2", "CronJob": "batch/v1", "ScaledJob": "keda.sh/v1alpha1"}
+    held = {
+        "JobSet": jobs, "CronJob": f"schedule: '@daily', jobTemplate: {{spec: {{{spec}}}}}",
+        "ScaledJob": f"triggers: [], jobTargetRef: {{{spec}}}", "TrainingRuntime": f"template: {{spec: {{{jobs}}}}}",
+    }  # fmt: skip
+    version = versions.get(kind, "trainer.kubeflow.org/v1alpha1")
+    return f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{held[kind]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "above"),
+    [
+        ("CronJob", "TW705", "/spec/jobTemplate/spec"),
+        ("JobSet", "TW711", "/spec/replicatedJobs/0/template/spec"),
+        ("TrainingRuntime", "TW711", "/spec/template/spec/replicatedJobs/0/template/spec"),
+        ("ScaledJob", "TW711", "/spec/jobTargetRef"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ("podFailurePolicy: {rules: [{action: Ignore}]}", "podFailurePolicy/rules/0"),
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [2, 1]}}]}",
+         "podFailurePolicy/rules/0/onExitCodes/values"),
+        ("completionMode: Indexed, completions: 1, parallelism: 1, successPolicy: {rules: []}", "successPolicy/rules"),
+        ("selector: {matchLabels: {app: a}}", "selector"),
+        ("completions: 1, parallelism: 1", None),
+    ],
+)  # fmt: skip
+def test_the_rules_of_a_job_hold_wherever_it_lies(
+    tmp_path: Path, kind: str, code: str, above: str, spec: str, place: str | None
+) -> None:
+    found = [it for it in said_of(tmp_path, held_by(kind, f"{spec}, template: {{{POD}}}")) if it[0] != "TW714"]  # no trainer
+    assert found == ([(code, f"{above}/{place}")] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{JOB}  template: {{{POD}}}\n", [("TW713", f"{IN_POD}/containers/0/image")]),
+        ("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {template: {" + POD + "}}\n",
+         [("TW713", f"{IN_POD}/containers/0/image")]),
+        ("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {template: {" + POD + "}}\n", []),
+        ("apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
+         "spec: {runtimeRef: {name: torch-distributed}, trainer: {image: 'x/y:1'}}\n", [("TW713", "/spec/trainer/image")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("image", ["<your-alias>/train:1", "{{image}}", "${IMAGE}", "REPLACE_ME"])
+def test_an_image_that_is_still_a_template(tmp_path: Path, text: str, expected: Findings, image: str) -> None:
+    assert said_of(tmp_path, text.replace("x/y:1", image)) == expected
+
+
+def test_a_container_without_an_image(tmp_path: Path) -> None:
+    pod = POD.replace(", image: 'x/y:1'", "")
+    assert said_of(tmp_path, f"{JOB}  template: {{{pod}}}\n") == [("TW704", f"{IN_POD}/containers/0/image")]
+    widget = "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata: {name: a}\n"
+    assert said_of(tmp_path, f"{widget}{pod}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "meant"),
+    [
+        ("jobset.sigs.k8s.io/v1alpha2 JobSet", "jobset.x-k8s.io/v1alpha2"), ("jobset/v1 JobSet", "jobset.x-k8s.io/v1alpha2"),
+        ("kubeflow.org/v1beta3 TFJob", "kubeflow.org/v1"), ("training.kubeflow.org/v1 PyTorchJob", "kubeflow.org/v1"),
+        ("kubeflow.org/v1 PytorchJob", "kubeflow.org/v1 with kind PyTorchJob"), ("rayproject.io/v1 RayCluster", "ray.io/v1"),
+        ("batch.volcano.io/v1alpha1 Job", "batch.volcano.sh/v1alpha1"), ("batch.k8s.io/v1 Job", "batch/v1"),
+        ("app/v1 Deployment", "apps/v1"), ("apps/v1 Job", "batch/v1"), ("extensions/v1beta1 Deployment", "apps/v1"),
+    ],
+)  # fmt: skip
+def test_a_group_that_nobody_serves(tmp_path: Path, stated: str, meant: str) -> None:
+    version, kind = stated.split()
+    (tmp_path / "a.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n", encoding="utf-8")
+    (finding,) = validate_files([tmp_path], None).findings
+    assert finding.code == "TW701"
+    assert finding.fix.startswith(f"write {meant}")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["kubeflow.org/v1beta1 Notebook", "kubeflow.org/v1 MPIJob", "training.kubedl.io/v1alpha1 TFJob", "batch.paddle.org/v1 Job",
+     "kueue.x-k8s.io/v1beta1 Workload", "kueue.x-k8s.io/v1alpha1 Topology", "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
+     "serving.knative.dev/v1 Service", "app.k8s.io/v1beta1 Application", "batch.tutorial.kubebuilder.io/v1 CronJob"],
+)  # fmt: skip
+def test_a_group_that_somebody_may_serve(tmp_path: Path, stated: str) -> None:
+    version, kind = stated.split()
+    (tmp_path / "a.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n", encoding="utf-8")
+    codes = [it.code for it in validate_files([tmp_path], None).findings]
+    assert "TW702" in codes
+    assert "TW701" not in codes
+
+
+@pytest.mark.parametrize(
+    ("trainer", "expected"),
+    [
+        ("{nvidia.com/gpu: 8}", []),
+        ("{nvidia.com/gpu: '0.5'}", ["/spec/trainer/resourcesPerNode/limits/nvidia.com~1gpu"]),
+        ("{rdma/hca: 100m, cpu: 500m}", ["/spec/trainer/resourcesPerNode/limits/rdma~1hca"]),
+    ],
+)
+def test_devices_of_a_train_job_are_whole(tmp_path: Path, trainer: str, expected: list[str]) -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
+    spec = f"{{runtimeRef: {{name: torch-distributed}}, trainer: {{resourcesPerNode: {{limits: {trainer}}}}}}}"
+    assert said_of(tmp_path, f"{head}spec: {spec}\n") == [("TW705", place) for place in expected]

@@ -158,8 +158,10 @@ def test_fields_of_earlier_releases_are_known(name: str, place: str) -> None:
 def test_a_kind_or_version_that_is_not_in_the_table_is_not_validated() -> None:
     assert named("jobset.x-k8s.io/v9", "JobSet") is None
     assert named("example.com/v1", "Widget") is None
-    manifest: Data = {"apiVersion": "jobset.x-k8s.io/v9", "kind": "JobSet", "metadata": {"name": "x"}, "spec": {"any": 1}}
+    manifest: Data = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "x"}, "spec": {"any": 1}}
     assert object_problems(manifest, NONE, known_version(None)) == ([], CheckedBy.NOTHING)
+    found, _ = object_problems({**manifest, "apiVersion": "jobset.x-k8s.io/v9", "kind": "JobSet"}, NONE, known_version(None))
+    assert [(problem.code, problem.pointer) for problem in found] == [("TW701", "/apiVersion")]
 
 
 # What Kubernetes' own schemas say of the pods and Jobs in it

@@ -91,7 +91,9 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
         )
         for key in (".", "..", "..data", "a/b")
     },
-    "key of a volume": ({}, {"volumes": [{"name": "v", "secret": {"items": [{"key": "..data", "path": "x"}]}}]}, "TW705 the key"),
+    "key of a volume": (
+        {}, {"volumes": [{"name": "v", "secret": {"secretName": "s", "items": [{"key": "..a", "path": "x"}]}}]}, "TW705 the key"
+    ),
     "NUL in a variable": ({"env": [{"name": "A", "value": "a\0b"}]}, {}, "TW713 A holds a NUL"),
     "NUL in the command": ({"command": ["a", "b\0"]}, {}, "TW713 a word of the command"),
     "empty command": ({"command": [""]}, {}, "TW713 the first word"),
@@ -147,8 +149,10 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
         "TW705 A has a value and a valueFrom",
     ),
     **{
-        f"{path} in a {kind}": ({}, {"volumes": [{"name": "v", kind: {"items": [{"key": "k", "path": path}]}}]}, f"TW705 {said}")
-        for kind in ("secret", "configMap")
+        f"{path} in a {kind}": (
+            {}, {"volumes": [{"name": "v", kind: {named: "a", "items": [{"key": "k", "path": path}]}}]}, f"TW705 {said}"
+        )
+        for kind, named in (("secret", "secretName"), ("configMap", "name"))
         for path, said in (("/a", '"/a" is a path in a volume'), ("a/../b", '"a/../b" is a path in a volume, and cannot hold'))
     },
     "absolute path among files": (
@@ -221,14 +225,16 @@ def test_a_runtime_is_completed_by_its_train_job() -> None:
 
 
 @pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
-def test_public_manifests_start_but_for_their_variables() -> None:
-    """They are privileged, use the node's network and its folders: nothing of that is refused. One sets PATH from $PATH, one is
-    filled in by a shell before it is applied.
+def test_public_manifests_start_but_for_what_is_to_be_filled_in() -> None:
+    """They are privileged, use the node's network and its folders: nothing of that is refused. One sets PATH from $PATH; those of
+    AWS are filled in by a shell before they are applied.
     """
     report = validate_files([Path(str(MANIFESTS))], None)
     found = [finding for finding in report.findings if finding.code in ("TW713", "TW419")]
-    names = ("mpijob-aws-nccl-tests.yaml", "pytorchjob-aws-llama3-8b-fsdp.yaml")
-    assert {(Path(str(one.where.file)).name, one.code) for one in found} == {(name, "TW419") for name in names}
+    variables = ("mpijob-aws-nccl-tests.yaml", "pytorchjob-aws-llama3-8b-fsdp.yaml")
+    expected = {(name, code) for name in variables for code in ("TW419", "TW713")} | {("pytorchjob-aws-composer.yaml", "TW713")}
+    assert {(Path(str(one.where.file)).name, one.code) for one in found} == expected
+    assert {one.where.pointer.rpartition("/")[2] for one in found if one.code == "TW713"} == {"image"}
 
 
 # The same in a run

@@ -7,15 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
-from trainwright.variables import FAMILIES, VARIABLES, Entry, is_made_up, lookup, suggestion
-from trainwright.variables.libfabric import LIBFABRIC
-from trainwright.variables.mpi import MPI
-from trainwright.variables.nccl import INTERNAL, SYSTEM
-from trainwright.variables.nccl_tuning import TUNING
-from trainwright.variables.torch_distributed import TORCH
+from trainwright.variables import Entry, is_made_up, lookup, rows, suggestion
+from trainwright.variables.rows import FAMILIES, ROWS, VARIABLES
 
-ROWS = (*SYSTEM, *TUNING, *INTERNAL, *TORCH, *MPI, *LIBFABRIC)
 VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
 
 
@@ -24,10 +20,12 @@ def number(version: str) -> tuple[int, ...]:
 
 
 def test_each_name_stands_once() -> None:
-    assert [name for name, count in Counter(row.name for row in ROWS).items() if count > 1] == []
+    assert [name for name, count in Counter(row.name for row in ROWS if isinstance(row, Entry)).items() if count > 1] == []
+    for path in sorted(Path(rows.__file__).parent.glob("*.yaml")):
+        assert YAML(typ="safe", pure=True).load(path)  # which refuses a key that stands twice in a section
 
 
-@pytest.mark.parametrize("entry", ROWS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", VARIABLES.values(), ids=lambda entry: entry.name)
 def test_a_row_is_well_formed(entry: Entry) -> None:
     assert re.fullmatch(r"[A-Z][A-Za-z0-9_]*", entry.name)
     assert entry.source.startswith("https://")
@@ -50,6 +48,7 @@ def test_no_family_hides_a_row_or_another_family() -> None:
     for entry in VARIABLES.values():
         assert lookup(entry.name) is entry
     stems = [family.stem for family in FAMILIES]
+    assert all(lookup(stem) for stem in stems)
     assert len(set(stems)) == len(stems)
     assert not [stem for stem in stems if stem.endswith("_")]
 

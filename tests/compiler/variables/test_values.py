@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.variables import VARIABLES
-from trainwright.variables.entry import PATH, Choice, Form, Listed, PerFunction, Positive, Values, Whole
+from trainwright.variables.entry import Choice, File, Form, Listed, PerFunction, Positive, Values, Whole
+from trainwright.variables.rows import VARIABLES
 
 CHOICES = [name for name, entry in VARIABLES.items() if isinstance(entry.values, Choice)]
 RANGES = [name for name, entry in VARIABLES.items() if isinstance(entry.values, Whole)]
@@ -59,8 +59,8 @@ def test_every_list_of_its_words_is_legal(data: st.DataObject) -> None:
         (Positive(), "0.5", True),
         (Positive(), "0", False),
         (Positive(), "inf", False),
-        (PATH, "/tmp/log.%h", True),
-        (PATH, "~/log", False),
+        (File(), "/tmp/log.%h", True),
+        (File(), "~/log", False),
         (Form("a+", "letters a"), "aa\n", False),
         (PerFunction(("ring", "tree")), "ring;allreduce:tree;broadcast:^ring", True),
         (PerFunction(("ring", "tree")), "allreduce:^tree", True),

@@ -5,7 +5,7 @@ import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
 
-@tf.function
+@tf.function  # type: ignore[untyped-decorator]
 def added() -> tf.Tensor:
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
 

@@ -16,11 +16,6 @@ MetricName = Literal["rmse", "mae", "logloss", "error", "auc", "aucpr", "mloglos
 LOSSES: frozenset[MetricName] = frozenset({"rmse", "mae", "logloss", "mlogloss", "poisson-nloglik"})
 ERRORS: frozenset[MetricName] = frozenset({"error", "merror"})
 """Shares of rows predicted wrong."""
-_SCORED_BY: dict[Objective, MetricName] = {
-    "reg:squarederror": "rmse", "reg:absoluteerror": "mae", "reg:logistic": "rmse", "count:poisson": "poisson-nloglik",
-    "binary:logistic": "logloss", "multi:softprob": "mlogloss", "multi:softmax": "mlogloss",
-}
-"""XGBoost's defaults (``DefaultEvalMetric`` in src/objective)."""
 _OF_CLASSES = ("multi:softprob", "multi:softmax")
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
@@ -101,8 +96,3 @@ class Boosting(BoostingSettings, Specified):
     checkpoints: Checkpoints
     """A step is a round here."""
     log_every_steps: Count = 10
-
-    @property
-    def scored_by(self) -> tuple[MetricName, ...]:
-        """``evaluation_metrics``, or the objective's own."""
-        return tuple(self.evaluation_metrics) or (_SCORED_BY[self.booster.objective],)

@@ -226,7 +226,7 @@ def _port(port: Port) -> Tree:
 
 def _resources(resolution: Resolution, role: Role) -> Tree:
     """Requests and limits; nothing where a run states none."""
-    amounts = resolution.amounts(role)
+    amounts = resolution.amounts[role.name]
     requests = {one.name: Why(one.request, one.request_source or one.source, one.reason) for one in amounts}
     limits = {one.name: Why(one.limit, one.source, one.reason) for one in amounts if one.limit}
     claims = [

@@ -234,7 +234,7 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
         return Why(str(parts.resources.shared_memory), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
     if not role.holds_ranks or (resolution.binding.part(RayPods) is not None and not stated):
         return None
-    resources = resolution.resources(role)
+    resources = resolution.counted[role.name]
     return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
 
 

@@ -20,10 +20,12 @@ INDEX_VARIABLES = {
 }
 """What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
 
-INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
-"""Set by the Job controller (feature PodIndexLabel, on by default since Kubernetes 1.28)."""
+INDEX_KEY = "batch.kubernetes.io/job-completion-index"
+"""Label and annotation of a pod, set by the Job controller (feature PodIndexLabel, on by default since Kubernetes 1.28)."""
+INDEX_LABEL = f"metadata.labels['{INDEX_KEY}']"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
-INJECTED = {"JOB_COMPLETION_INDEX": "the pod's completion index, set by the Job controller"}
+INJECTED = {INDEX_VARIABLE: "the pod's completion index, set by the Job controller"}
 
 NUMBERED = "each pod has a fixed index, which decides its ranks"
 REPLACED = "a new pod starts when the old one has ended, never beside it"

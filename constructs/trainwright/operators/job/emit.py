@@ -17,6 +17,7 @@ from trainwright.operators.base import KnownOperator, Target, Template, owned_ma
 from trainwright.operators.job.child_jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
+    INDEX_VARIABLE,
     INDEX_VARIABLES,
     INJECTED,
     NUMBERED,
@@ -58,7 +59,7 @@ class IndexedJob(Target):
         return Binding(
             roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-{index}" + domain, container="trainer"),),
             rank_zero_host="{name}-0" + domain,
-            node_index_env="JOB_COMPLETION_INDEX",
+            node_index_env=INDEX_VARIABLE,
             index_field=INDEX_LABEL,
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},

@@ -6,12 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.operators.job.child_jobs import INDEX_KEY, INDEX_LABEL, INDEX_VARIABLE
 from trainwright.operators.job.defaults import selected
 from trainwright.operators.operator import Around, Made, Pod, Size, Tree, child
-
-INDEX_KEY = "batch.kubernetes.io/job-completion-index"
-"""Label and annotation of a pod."""
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
@@ -56,7 +53,7 @@ def _indexed(job: Tree, index: int, around: Around) -> Pod:
     for container in (*spec["containers"], *spec.get("initContainers", ())):
         env = container.setdefault("env", [])
         if all(variable["name"] != INDEX_VARIABLE for variable in env):
-            env.append({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_KEY}']"}}})
+            env.append({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": INDEX_LABEL}}})
     return Pod("node", index, ".".join(filter(None, (host, spec.get("subdomain", "")))), pod)
 
 

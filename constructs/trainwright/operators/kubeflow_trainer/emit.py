@@ -26,7 +26,7 @@ from trainwright.operators.base import (
     owned_manager,
     run_kind,
 )
-from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INJECTED
+from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INDEX_VARIABLE, INJECTED
 from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
 from trainwright.operators.kubeflow_trainer.releases import (
     DEADLINE,
@@ -192,7 +192,7 @@ def _indexed(needs: Needs) -> Binding:
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-0-{index}.{name}", container=NODE),),
         rank_zero_host="{name}-node-0-0.{name}",
         fixed_port=True,
-        node_index_env="JOB_COMPLETION_INDEX",
+        node_index_env=INDEX_VARIABLE,
         index_field=INDEX_LABEL,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,

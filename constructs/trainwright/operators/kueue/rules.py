@@ -6,18 +6,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.manifest.pods import pods_in
-from trainwright.objects.fields import mapping
+from trainwright.objects.fields import mapping, text
 from trainwright.objects.problem import Problem
+from trainwright.operators.rows import PODS, parts
 
-TOPOLOGIES = tuple(f"kueue.x-k8s.io/podset-{name}-topology" for name in ("required", "preferred", "unconstrained"))
+_GROUP, _REQUIRED, _PREFERRED = (
+    f"kueue.x-k8s.io/podset-{name}" for name in ("group-name", "required-topology", "preferred-topology")
+)
 
-
-def one_topology(manifest: Mapping[str, Any], _: object) -> Iterator[Problem]:
-    """Pods may be anywhere in an object of any kind."""
-    for pod in pods_in(manifest):
-        asked = [name for name in TOPOLOGIES if name in mapping(pod.template, "/metadata/annotations")]
-        if len(asked) > 1 and "kueue.x-k8s.io/queue-name" in mapping(manifest, "/metadata/labels"):
-            place = f"{pod.pointer.removesuffix('/spec')}/metadata/annotations/{escape(asked[1])}"
-            message = f"pods have one kind of topology, and these ask for {len(asked)}"
-            yield Problem("TW711", place, message, f"keep {asked[0]}")
+def groups(manifest: Mapping[str, Any], _: object) -> Iterator[Problem]:
+    """Two sets of pods that are placed together, in the same level of the same topology."""
+    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for pod in parts(manifest, PODS):
+        stated = mapping(pod.value, "/metadata/annotations")
+        if name := text(stated, f"/{escape(_GROUP)}"):
+            found.setdefault(name, []).append((f"{pod.pointer}/metadata/annotations/{escape(_GROUP)}", stated))
+    for name, sets in found.items():
+        place, stated = sets[-1]
+        if len(sets) != 2:
+            message = f"the group {name} has {len(sets)} sets of pods, and Kueue places exactly 2 together"
+            yield Problem("TW711", place, message, "give two sets of pods the same group, of which one has a single pod")
+        elif any(sets[0][1].get(key) != stated.get(key) for key in (_REQUIRED, _PREFERRED)):
+            yield Problem("TW711", place, f"the sets of pods in group {name} ask for different topologies", "ask for the same")

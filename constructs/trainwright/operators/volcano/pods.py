@@ -15,6 +15,7 @@ from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child, uid
 from trainwright.operators.volcano.defaults import defaults
+from trainwright.operators.volcano.options import read_options
 
 GANG = SCHEDULERS["volcano"]
 FROM_JOB = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
@@ -31,7 +32,7 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     objects = [_pod_group(job)]
     for name, plugin in PLUGINS.items():
         if name in spec.get("plugins", {}):
-            options = _options(spec["plugins"][name])
+            options, _ = read_options(name, spec["plugins"][name])
             for pod in made:
                 plugin(job, pod, options)
             objects += OBJECTS[name](job, options) if name in OBJECTS else []
@@ -49,12 +50,6 @@ def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
     for field in {"minAvailable", "minSuccess"} & spec.keys():
         spec[field] = min(spec[field], total)
     return job
-
-
-def _options(words: list[str]) -> dict[str, str]:
-    """As Go's flag package reads them where a value stands in the same word; one without a value is ``true``."""
-    pairs = [word.lstrip("-").partition("=") for word in words]
-    return {name: value if equals else "true" for name, equals, value in pairs}
 
 
 def _host(job: Tree, task: Tree, index: int) -> str:

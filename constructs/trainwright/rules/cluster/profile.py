@@ -10,6 +10,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
+from trainwright.manifest.limits import IMAGE, image_template
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.supporting import fences
 from trainwright.operators import TARGETS
@@ -20,12 +21,6 @@ from trainwright.run import CommandWorkload
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
 """Minor versions of Kubernetes 1 whose API this compiler knows."""
-
-_HOST = r"(?P<registry>[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?)"
-_IMAGE = re.compile(
-    rf"({_HOST}/)?(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
-    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
 
 
 def images(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
@@ -52,7 +47,10 @@ def images(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> 
 
 def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[Finding]:
     """A digest says which bytes run; a tag says which bytes ran when somebody pushed it."""
-    match = _IMAGE.fullmatch(reference)
+    match = IMAGE.fullmatch(reference)
+    if said := image_template(reference):
+        yield found("TW304", where, *said)
+        return
     if match is None:
         yield found("TW304", where, _not_an_image(reference), "write registry/path@sha256:<64 hex digits>")
         return
@@ -70,7 +68,7 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
 def _not_an_image(reference: str) -> str:
     """What is wrong with the digest, where the rest is a reference."""
     name, _, digest = reference.partition("@")
-    if not digest or not _IMAGE.fullmatch(name):
+    if not digest or not IMAGE.fullmatch(name):
         return f"{reference!r} is not an image reference"
     algorithm, _, digits = digest.partition(":")
     if algorithm != "sha256":

@@ -75,7 +75,7 @@ def _shared_memory_of(context: Context, resolution: Resolution, role: Role) -> I
     memory, (name, pool) = shared_memory(resolution, role), resolution.pool_of(role)
     if memory is None:
         return
-    amount = next((one for one in resolution.amounts(role) if one.name == "memory"), None)
+    amount = next((one for one in resolution.amounts[role.name] if one.name == "memory"), None)
     where = context.locate.run(memory.source.removeprefix("run:") if memory.source.startswith("run:") else "/resources/memory")
     if amount and amount.limit and Bytes.parse(memory.value) >= Bytes.parse(amount.limit):
         whose = "the pod's memory of" if role is resolution.binding.ranks else f"the memory of a pod of role {role.name},"
@@ -95,7 +95,7 @@ def scratch_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def _scratch_of(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
-    amount = next((one for one in resolution.amounts(role) if one.name == "ephemeral-storage"), None)
+    amount = next((one for one in resolution.amounts[role.name] if one.name == "ephemeral-storage"), None)
     written = any(isinstance(one.container, KubernetesContainer) for one in containers_of_role(resolution, role))
     if amount is None or amount.limit is None or written:
         return
@@ -115,7 +115,7 @@ def huge_pages_fit(context: Context, resolution: Resolution) -> Iterator[Finding
 
 
 def _huge_pages_of(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
-    amounts, (name, pool) = resolution.amounts(role), resolution.pool_of(role)
+    amounts, (name, pool) = resolution.amounts[role.name], resolution.pool_of(role)
     pages = [one for one in amounts if one.name.startswith("hugepages-")]
     if not pages:
         return

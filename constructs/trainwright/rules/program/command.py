@@ -16,8 +16,9 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
+from trainwright.program.values import variable_findings
 from trainwright.rendezvous.tensorflow import tasks_of
-from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
+from trainwright.rules.program.environment import fabric_findings, stated_facts
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
@@ -119,13 +120,14 @@ def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
         texts = line.read.simple[0].texts
+        settings = {values[1].text for launch in launches(line.read) for _, values in launch.options if len(values) > 1}
         for number, token, pointer in line.stated():
             if number == 0 and line.command and _LINE.fullmatch(token) and token not in context.run.files:
                 message = f"{shown(token)} is one word, and so the name of a program, which no image has"
                 fix = f"write its words as separate elements: {shown(token.split())}"
                 yield found("TW405", context.locate.run(pointer), message, fix)
                 continue
-            if number not in texts and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
+            if number not in texts and _BLANK.fullmatch(token) and "=" not in token.split()[0] and token not in settings:
                 words = [word for word in token.split() if word != "-"]
                 message = f"{shown(token)} is one argument with a space in it"
                 fix = f"write its words as separate elements: {shown(words)}"

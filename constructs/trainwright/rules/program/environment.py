@@ -8,20 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found, milder
+from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.manifest.limits import unexpanded
 from trainwright.manifest.pods import FoundPod, containers_of
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.rules.secrets import Environment, looks_secret, secret_findings
+from trainwright.program.values import variable_findings
+from trainwright.rules.secrets import Environment, secret_findings
 from trainwright.run import EnvValue
 
 if TYPE_CHECKING:
-    from trainwright.variables import Entry
+    pass
 
 LONGEST_VARIABLE = 131_071
 """Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
@@ -139,68 +139,6 @@ _IN_WORDS = re.compile(r"(?:run:|run:/roles/[^/]+|cluster:/node_pools/[^/]+/pods
 _STATED = re.compile(rf"{_IN_WORDS.pattern}|run:/overrides/|.*/containers/[0-9]+/container")
 """Sources of variables that somebody states: in the words of a run or of a profile, or as Kubernetes writes them."""
 _REFERENCE = "write `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}` in place of value"
-
-
-def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """Variables that nothing reads, that cannot hold what they are given, or that are rarely a good idea."""
-    if not env:
-        return
-    from trainwright.variables import Entry, is_made_up, lookup, suggestion  # hundreds of rows, for the runs that set any
-
-    for name, value in env.items():
-        entry = lookup(name)
-        if isinstance(value, str) and (said := unexpanded(name, value)):
-            yield found("TW419", where(name), *said)
-        if is_made_up(name):
-            if near := suggestion(name):
-                yield found("TW412", where(name), f"no library reads {name}", f"did you mean {near}?")
-            else:
-                fix = "remove it; if a plugin or a program of yours reads it, waive this and say which"
-                yield found("TW417", where(name), f"no library that this compiler knows reads {name}", fix)
-        elif isinstance(entry, Entry):
-            yield from _of_entry(entry, value if isinstance(value, str) else None, where(name))
-    yield from _together(env, where)
-
-
-def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding]:
-    """At most one finding: what is dead needs no value, and what cannot be read carries no risk. Empty text counts as not set,
-    unless the library says otherwise.
-    """
-    ends = entry.ends(value or "") if entry.dead else value is not None and entry.ends(value)
-    said = found if ends else milder
-    if value == "" and not entry.dead and not ends:
-        return
-    if entry.dead:
-        yield said("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
-    elif value is not None and (ends or not entry.values.accepts(value)):
-        shown = entry.name if looks_secret(entry.name, value) else f"{entry.name}={value[:80]}"
-        then = "the program ends" if ends else "it goes on with another value, or with its default"
-        allowed = entry.must if ends else entry.values
-        yield said("TW413", where, f"{entry.library.value} cannot read {shown}: {then}", f"allowed: {allowed}")
-    elif entry.deprecated:
-        yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
-    elif entry.risk and entry.risk.applies(value):
-        fix = entry.instead or "remove it, or waive this with the measurement that shows that you need it"
-        yield found("TW408", where, f"{entry.name} {entry.risk.reason}", fix)
-
-
-def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """Problems that show only in two variables together, or in the form of a legal value."""
-    hca = env.get("NCCL_IB_HCA")
-    if isinstance(hca, str) and hca and not hca.startswith(("=", "^=")):
-        word = "leaves out" if hca.startswith("^") else "matches"
-        exact = "^=mlx5_1,mlx5_4" if hca.startswith("^") else "=mlx5_0,mlx5_1"
-        message = f"NCCL_IB_HCA={hca} {word} every adapter whose name starts with it, including storage adapters"
-        fix = f"write exact names, as in {exact!r}; fabric.hca of the pool, in the cluster profile, is the field for them"
-        yield found("TW408", where("NCCL_IB_HCA"), message, fix)
-    if "NCCL_DEBUG_SUBSYS" in env and str(env.get("NCCL_DEBUG")).upper() not in ("INFO", "TRACE"):
-        message = "NCCL_DEBUG_SUBSYS has no effect without NCCL_DEBUG=INFO"
-        yield found("TW408", where("NCCL_DEBUG_SUBSYS"), message, "set NCCL_DEBUG to INFO, or remove it")
-    threads, sockets = (str(env.get(name) or 1) for name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"))
-    if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > 64:
-        message = f"NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD is {int(threads) * int(sockets)}"
-        message += ": NCCL takes fewer sockets"  # src/transport/net_socket.cc
-        yield milder("TW413", where("NCCL_NSOCKS_PERTHREAD"), message, "allowed: at most 64 (NCCL user guide)")
 
 
 def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -12,13 +12,13 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.rendezvous import torch
-from trainwright.rules.program.launchers import launched_for_torch, means_the_same, planned
+from trainwright.rules.program.launchers import launched_for_torch, world_of
 from trainwright.units import counted
 
 
 def files_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What a file says wins over the plan as an option does."""
-    for _, launched in launched_for_torch(context, resolution):
+    for _, _, launched in launched_for_torch(context, resolution):
         yield from _configuration(context, resolution, launched)
         yield from _hosts(context, resolution, launched)
 
@@ -30,7 +30,7 @@ def _hosts(context: Context, resolution: Resolution, launched: Launch) -> Iterat
     """A host file among the run's files: how many pods there are, and ranks in each where no option says that."""
     path = next(iter(launched.values(launched.launcher.hosts)), None)
     content = context.run.files.get(path) if path else None
-    wanted = planned(resolution, by_sizes=False)
+    wanted = {fact: values[0] for fact, values in world_of(resolution).wanted.items()}
     chosen = launched.launcher.chooses_hosts & launched.names
     if not isinstance(content, str) or Fact.NODES not in wanted or chosen:
         return
@@ -52,7 +52,7 @@ def _configuration(context: Context, resolution: Resolution, launched: Launch) -
     content = context.run.files.get(path) if path and launcher.configured else None
     if content is None:
         return
-    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), planned(resolution, by_sizes=launcher.reads_plan)
+    where, world = context.locate.run(f"/files/{escape(str(path))}"), world_of(resolution).told(launched)
     for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
         option = f"--{key.replace('_', '-')}"
         fact = launcher.says[option]
@@ -61,10 +61,10 @@ def _configuration(context: Context, resolution: Resolution, launched: Launch) -
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             message = f"{key} of {path} is {value} in every pod"
             yield found("TW411", where, message, f"write --{key} $({torch.INDEX}) in the command")
-        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
-            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
+        elif wanted := world.contradicts(fact, value):
+            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted}"
             address = f"write --{key} $(PET_MASTER_ADDR) in the command"
-            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
+            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted}; {fact.value}")
 
 
 def _entries(content: object, keys: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -16,11 +15,12 @@ from trainwright.handshake import Gang
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
+from trainwright.program.peers import ASKS
+from trainwright.program.slots import PROCESSES, Slots
 from trainwright.rendezvous.mpi import HOSTFILE, MPI
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
 from trainwright.run import CommandWorkload, WholeSecret
 
-_PROCESSES = ("-np", "--np", "-n", "--n", "-c")
 _HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
 _HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
 _DISCOVERY = ("--host-discovery-script",)
@@ -55,7 +55,7 @@ def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def _of_launch(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
-    for check in (_slots, _in_each_pod, _hosts, _dialect, _variables):
+    for check in (_slots, _hosts, _dialect, _variables):
         yield from check(launch, resolution, mpi)
     yield from _root(launch, line, resolution, mpi)
 
@@ -82,43 +82,12 @@ Problems = Iterator[tuple[str, str, str]]
 
 
 def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
+    slots, given = resolution.needs.world_size, launch.values(PROCESSES)
     if not given and mpi.implementation != "openmpi" and launch.name == "mpirun" and not launch.is_open:
         message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank unless -n says otherwise"
         yield "TW423", message, f"add -n {slots}"
-    if not given or not given[0].isdigit() or int(given[0]) == slots:
-        return
-    asked = int(given[0])
-    counted = f"nodes x processes per node = {slots}"
-    if asked > slots:
-        message = f"{launch.program} is to start {asked} ranks, and there are {slots} slots ({counted})"
-        yield "TW420", message, f"write {slots}, or change topology.nodes"
-    else:
-        message = f"{launch.program} is to start {asked} ranks, and {slots - asked} of {slots} slots stay idle ({counted})"
-        yield "TW423", message, f"write {slots}, or lower topology.nodes"
-
-
-_PER_POD = ("-N", "--N", "-npernode", "--npernode")
-_PPR = re.compile(r"ppr:(\d+):node\b")
-
-
-def _in_each_pod(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """How many ranks go to a pod, as far as Open MPI is told. Hydra goes round the hosts again for those that are left."""
-    mapped = [match[1] for value in launch.values(("--map-by", "-map-by")) if (match := _PPR.match(value))]
-    stated = [value for value in (*launch.values(_PER_POD), *mapped) if value.isdigit()]
-    if not stated or mpi.implementation != "openmpi" or launch.name != "mpirun":
-        return
-    slots, each, ranks = resolution.needs.world_size, resolution.needs.processes_per_node, launch.values(_PROCESSES)
-    in_pod, places = int(stated[0]), int(stated[0]) * (slots // each)
-    if in_pod > each:
-        message = f"{launch.program} is to start {in_pod} ranks in a pod, and a pod has {each} slots"
-        yield "TW420", message, f"write {each}, or change topology"
-    elif ranks and ranks[0].isdigit() and places < int(ranks[0]) <= slots:
-        message = f"{launch.program} is to start {ranks[0]} ranks and at most {in_pod} in a pod, which makes {places}"
-        yield "TW420", message, f"write {each} for {in_pod}, or remove it"
-    elif not ranks and places < slots:
-        message = f"{launch.program} is to start {in_pod} ranks in a pod, and {slots - places} of {slots} slots stay idle"
-        yield "TW423", message, f"write {each}, or change topology"
+    counted, each = "nodes x processes per node", resolution.needs.processes_per_node
+    yield from Slots(slots, each, counted, mpi.implementation, "topology.nodes", "topology").against(launch)
 
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
@@ -133,7 +102,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         return
     if launch.name == "horovodrun":  # horovod/runner/launch.py
         message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
-        yield "TW423", message, f"add --hostfile {HOSTFILE}"
+        yield "TW420", message, f"add --hostfile {HOSTFILE}"
     elif mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
         yield "TW423", message, f"add --hostfile {HOSTFILE}"
@@ -185,14 +154,10 @@ def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Probl
         yield "TW423", message, fix
 
 
-_ASKS = frozenset({"ssh", "getent", "nslookup", "dig", "nc", "ping"})
-"""Programs that tell whether a host is there."""
-
-
 def _waits(context: Context) -> bool:
     """Whether the command, or a script among the run's files, asks for hosts in a loop."""
     commands = [*(line.read for line in stated_lines(context)), *(command for _, command in scripts_in(context))]
-    return any("loop" in simple.within and simple.program in _ASKS for command in commands for simple in command.simple)
+    return any("loop" in simple.within and simple.program in ASKS for command in commands for simple in command.simple)
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:

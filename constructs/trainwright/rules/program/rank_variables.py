@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, launches
+from trainwright.command.launchers import Fact
 from trainwright.command.model import By
 from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
@@ -17,10 +18,12 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.program.launching import VARIABLES
+from trainwright.program.told import MEETING, set_by_a_controller, taken_from_outside
 from trainwright.rendezvous.mpi import MPI
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, torch_launch
 from trainwright.rules.program.environment import stated_for_ranks
-from trainwright.rules.program.launchers import VARIABLES, means_the_same, planned
+from trainwright.rules.program.launchers import world_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
@@ -28,7 +31,6 @@ from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
 Locate = Callable[[str], Where]
 _OF_A_RANK = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "GROUP_RANK"})
-_BY_TORCHRUN = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -59,7 +61,7 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield from _against_plan(set_once(line.read), resolution, partial(_in_command, context, line))
     for stated in stated_for_ranks(context, resolution):
         texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
-        own = (set(LAUNCHER_VARIABLES) - _BY_TORCHRUN) | _of_the_shell(context, resolution)
+        own = (set(LAUNCHER_VARIABLES) - MEETING) | _of_the_shell(context, resolution)
         of_launchers = {name: value for name, value in texts.items() if name in own}
         yield from _against_plan(of_launchers, resolution, partial(stated.at, context))
 
@@ -73,7 +75,7 @@ _TORCH_OR_MPI = frozenset({Rendezvous.STATIC, Rendezvous.C10D, Rendezvous.MPI_HO
 
 def _against_plan(values: Mapping[str, str | None], resolution: Resolution, where: Locate) -> Iterator[Finding]:
     by_mpirun = resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE
-    code, wanted = "TW420" if by_mpirun else "TW411", planned(resolution, by_sizes=False)
+    code, world = "TW420" if by_mpirun else "TW411", world_of(resolution)
     for name, value in values.items():
         fact = VARIABLES.get(name) or (Fact.INDEX if name in _OF_A_RANK else None)
         if value is None or fact is None or (by_mpirun and fact is Fact.PORT):
@@ -82,8 +84,8 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
             if resolution.needs.world_size > 1 and (name in ("RANK", "LOCAL_RANK") or resolution.needs.nodes > 1):
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
-        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
-            message = f"{name}={value} contradicts the plan, which has {wanted[fact]}"
+        elif wanted := world.contradicts(fact, value):
+            message = f"{name}={value} contradicts the plan, which has {wanted}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
 
 
@@ -141,7 +143,7 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def _read(line: Line) -> set[str]:
     """What it hands on to a launcher or a program. torchrun tells ranks where they meet, and words after it are theirs."""
     names = {read.name for word in line.read.words() for read in word.reads if not read.default}
-    return names - _BY_TORCHRUN if torch_launch(line.read) else names
+    return names - MEETING if torch_launch(line.read) else names
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
@@ -219,49 +221,24 @@ def _in_a_script(context: Context, resolution: Resolution, role: Role, container
             yield context.locate.run("/workload/command"), message, fix
 
 
-_BY_CONTROLLERS = frozenset({
-    "JOB_COMPLETION_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "RANK", "WORLD_SIZE",
-    *(f"PET_{name}" for name in LAUNCHER_VARIABLES),
-    "DMLC_TASK_ID", "DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_NUM_WORKER",
-    "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES",
-})  # fmt: skip
-"""What one controller or another sets, and no image: a command that came from another kind of object may still read it."""
-_OF_EACH_RANK = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-"""Of these, what a launcher tells the ranks that it starts."""
-_MAY_SET_ANYTHING = frozenset({"source", "eval", "."})
-
-
 def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """A shell puts nothing in place of a variable that another kind of object has, and this one's pods have not."""
     if resolution.needs.part(MPI) or resolution.binding.replaces_command:
         return
     work, said = context.run.workload, set[tuple[Where, str]]()
-    told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else _BY_TORCHRUN
+    told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else MEETING
     for role, container in _main_containers(resolution, pods):
         line = line_in(context, resolution, role)
         if line is None or resolution.processes[role.name].supervised or container.get("envFrom"):
             continue
         where, has = context.locate.run(line.pointer), {entry["name"] for entry in container.get("env") or ()}
         has |= resolution.binding.injects.keys() | _handed_on(resolution)
-        known = _BY_CONTROLLERS | (set(LAUNCHER_VARIABLES) if role.further else told)
-        for name in sorted((_read_in_a_shell(line) & known) - has):
-            if (where, name) not in said:
+        known = set(LAUNCHER_VARIABLES) if role.further else told
+        for name in sorted(taken_from_outside(line.read) - has):
+            if (where, name) not in said and (name in known or set_by_a_controller(name)):
                 said.add((where, name))
                 message = f"the command reads {name}, which no pod of role {role.name} has: a shell puts nothing in its place"
                 yield found("TW457", where, message, _in_place_of(name, role, resolution, has))
-
-
-def _read_in_a_shell(line: Line) -> set[str]:
-    """Names that a script of the command takes from its environment, as far as it is certain that nothing else sets them."""
-    command = line.read
-    if any(simple.program in _MAY_SET_ANYTHING for simple in command.simple):
-        return set()
-    names, launched = command.names_read(), list(launches(command))
-    if launched:
-        options = (option for launch in launched if launch.name in TORCH_LAUNCHERS for option in launch.options)
-        names -= _OF_EACH_RANK
-        names |= {read.name for _, values in options for word in values for read in word.reads if read.by is By.SHELL}
-    return names - {name for name, _ in command.sets()}
 
 
 def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -> str:
@@ -269,7 +246,7 @@ def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -
     needs = resolution.needs
     if name == "WORLD_SIZE":
         return f"write {needs.world_size} for the ranks of all pods, or {needs.nodes} for the number of pods"
-    if VARIABLES.get(name) is Fact.INDEX or name in ("RANK", "VK_TASK_INDEX"):
+    if VARIABLES.get(name) is Fact.INDEX or name == "RANK" or re.fullmatch("V[CK]_TASK_?INDEX|SLURM_NODEID", name):
         numbered = role.further or not needs.talk or not untold(needs, resolution.binding)
         index = NODE_RANK if numbered else next((other for other in _NUMBERS if other in has), None)
         if index:

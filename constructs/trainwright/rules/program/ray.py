@@ -13,8 +13,8 @@ from trainwright.findings.locate import escape
 from trainwright.model import closest
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.program.values import variable_findings
 from trainwright.rendezvous.ray import cluster_of
-from trainwright.rules.program.environment import variable_findings
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload
 from trainwright.units import in_quotes, literal

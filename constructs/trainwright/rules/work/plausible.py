@@ -177,7 +177,7 @@ def enough_nodes_for_all(context: Context, resolution: Resolution) -> Iterator[F
 
 def _asked(resolution: Resolution, role: Role) -> tuple[int, int, int]:
     """Millicores, bytes and GPUs of one pod of a role."""
-    requests = {one.name: one.request for one in resolution.amounts(role)}
+    requests = {one.name: one.request for one in resolution.amounts[role.name]}
     cpu, memory = requests.get("cpu"), requests.get("memory")
     return (
         Cpu.parse(cpu).millicores if cpu else 0,

@@ -92,7 +92,7 @@ def _adapters(pool: NodePool, device: str) -> int:
 def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Memory that a pod may use and that nobody keeps free for it."""
     for role in resolution.binding.roles:
-        memory = next((one for one in resolution.amounts(role) if one.name == "memory"), None)
+        memory = next((one for one in resolution.amounts[role.name] if one.name == "memory"), None)
         if memory and memory.limit and Bytes.parse(memory.limit).bytes <= Bytes.parse(memory.request).bytes:
             continue
         limit = f"may use {memory.limit}" if memory and memory.limit else "may use all of its node's memory"

@@ -1,0 +1,1 @@
+"""scheduler-plugins, whose Coscheduling starts the pods of a group together."""

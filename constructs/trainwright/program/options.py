@@ -1,0 +1,56 @@
+"""What a launcher is told of its pods, in containers that no plan has been asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, Launch, launches
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.program.container import Program
+from trainwright.program.launching import World, options_against
+
+
+def tells_of_its_pods(program: Program) -> Iterator[Finding]:
+    """Pods that train alone, one for each setting, are in order: only a launcher that counts several is asked."""
+    for place, command in program.commands():
+        for launch in launches(command):
+            where, world = program.where(place), program.world
+            if launch.name in TORCH_LAUNCHERS and world is not None:
+                told = world if _meets(program, launch) else world._replace(alike=1, wanted=_of_each(world))
+                yield from options_against(told, launch, where, program.env)
+                yield from _meeting_point(program, world, launch, where)
+            if launch.name in MPI_LAUNCHERS and program.slots and not _ANY_NUMBER & launch.names:
+                yield from (found(*said) for said in _too_many(program, launch, where))
+
+
+_ANY_NUMBER = frozenset({"--oversubscribe", "-oversubscribe", "--host", "-host", "-H", "--hostfile", "-hostfile"})
+
+
+def _too_many(program: Program, launch: Launch, where: Where) -> Iterator[tuple[str, Where, str, str]]:
+    said = program.slots.against(launch) if program.slots else ()
+    yield from ((code, where, message, fix) for code, message, fix in said if code == "TW420")
+
+
+def _of_each(world: World) -> dict[Fact, tuple[str, ...]]:
+    return {fact: values for fact, values in world.wanted.items() if fact is Fact.EACH}
+
+
+def _meets(program: Program, launch: Launch) -> bool:
+    """Whether ranks of several pods are to meet."""
+    counts = [option for option, fact in launch.launcher.says.items() if fact is Fact.NODES]
+    given = next(filter(None, map(launch.given, counts)), None)
+    return "PET_NNODES" in program.has or (given is not None and given.text != "1")
+
+
+def _meeting_point(program: Program, world: World, launch: Launch, where: Where) -> Iterator[Finding]:
+    """torchrun's backends but the static one meet at an endpoint (torch/distributed/run.py, get_rdzv_endpoint)."""
+    backend = launch.given("--rdzv-backend")
+    if launch.is_open or backend is None or backend.resolved(program.env) in (None, "static") or world.alike == 1:
+        return
+    if "--rdzv-endpoint" not in launch.names and "PET_RDZV_ENDPOINT" not in program.has and _meets(program, launch):
+        message = f"with --rdzv_backend {backend.text[:40]} and no --rdzv_endpoint each pod waits at an address of its own"
+        yield found("TW406", where, message, "add --rdzv_endpoint=HOST:PORT, with the host of the first pod")
+
+
+RULES = (tells_of_its_pods,)
