@@ -61,8 +61,8 @@ def test_they_are_told_nothing_that_is_for_ranks(target: str) -> None:
         found = made(with_roles(target, BOTH, **work))
         for pod in (*found["data-service"], *found["evaluator"]):
             assert not [name for name in pod.environment if name.startswith(("PET_", "NCCL_")) or name == "TRAINWRIGHT_SPEC"]
-            assert pod.environment["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]
-            assert "/etc/trainwright" not in [mount["mountPath"] for mount in pod.container["volumeMounts"]]
+            assert "TRAINWRIGHT_CHECKPOINT_DIRECTORY" not in pod.environment, "nothing is mounted there"
+            assert "/etc/trainwright" not in [mount["mountPath"] for mount in pod.container.get("volumeMounts", [])]
 
 
 @pytest.mark.parametrize("target", IN_ORDER)
@@ -236,8 +236,12 @@ def test_pods_in_another_pool_have_its_environment(target: str, shape: str, role
 
 
 def test_data_is_awaited_in_the_image_of_each_role() -> None:
-    result = prepared(on("job-set", roles={"data-service": SERVICE}, gang=False), {"operators": INSTALLED})
-    images = {pod.role: pod.spec["initContainers"][0]["image"] for pod in pods(result.manifests)}
+    run = on("job-set", roles={"data-service": SERVICE}, gang=False)
+    result = prepared(run, {"operators": INSTALLED})
+    assert ["initContainers" in pod.spec for pod in pods(result.manifests)] == [False, False, True, True], "of the ranks"
+    mounts = {path: mount.model_dump(exclude_unset=True) for path, mount in result.run.mounts.items()}
+    there = prepared(run | {"roles": {"data-service": SERVICE | {"mounts": mounts}}}, {"operators": INSTALLED})
+    images = {pod.role: pod.spec["initContainers"][0]["image"] for pod in pods(there.manifests)}
     assert images == {"node": result.run.image, "data-service": IMAGE}
 
 

@@ -222,7 +222,7 @@ def names_and_labels_fit(drawn: Drawn) -> None:
     for pod in drawn.pods:
         assert all(re.fullmatch(DNS_LABEL, part) for part in pod.host.split("."))
         assert all(re.fullmatch(LABEL, value) for value in pod.labels.values())
-        assert all(re.fullmatch(DNS_LABEL, volume["name"]) for volume in pod.spec["volumes"])
+        assert all(re.fullmatch(DNS_LABEL, volume["name"]) for volume in pod.spec.get("volumes", []))
         ports = [port["name"] for port in pod.container.get("ports", []) if "name" in port]
         assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", name) for name in ports)
     for manifest in compiled.manifests:
@@ -361,14 +361,15 @@ def operators_send_pods_to_the_scheduler_of_the_profile(drawn: Drawn) -> None:
 @law
 def volumes_and_mounts_belong_together(drawn: Drawn) -> None:
     for pod in drawn.pods:
-        volumes = [volume["name"] for volume in pod.spec["volumes"]]
+        volumes = [volume["name"] for volume in pod.spec.get("volumes", [])]
         containers = (*pod.spec["containers"], *pod.spec.get("initContainers", []))
         assert len(volumes) == len(set(volumes))
         assert {mount["name"] for container in containers for mount in container.get("volumeMounts", [])} == set(volumes)
         for container in containers:
             paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
             assert len(set(paths)) == len(paths)
-        wanted = {*drawn.run["mounts"], *drawn.run.get("files", {})}
+        holds_ranks = pod.role in {role.name for role in drawn.compiled.resolution.binding.roles if role.holds_ranks}
+        wanted = {*(drawn.run["mounts"] if holds_ranks else ()), *drawn.run.get("files", {})}
         assert wanted <= {mount["mountPath"] for mount in pod.container.get("volumeMounts", [])}
 
 

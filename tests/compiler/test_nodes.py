@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import RUN, Data, codes, compiled, findings
+from tests.compiler.example import RUN, Data, codes, command, compiled, findings
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted
 from tests.compiler.targets import CASES, on, profile_for
@@ -32,7 +32,7 @@ def test_every_target_carries_them(name: str) -> None:
     annotated = [one for one in result.manifests if one["metadata"].get("annotations", {}).get("example.com/owner") == "me"]
     assert [(one["apiVersion"].rpartition("/")[0], one["kind"]) for one in annotated] == [kind]
     lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
-    roles = {role.name for role in result.resolution.binding.roles}
+    roles = {role.name for role in result.resolution.binding.roles if role.holds_ranks}
     for pod in run_pods(TARGETS[name], result.resolution, lowered):
         if pod.role in roles:
             spec = pod.found.spec
@@ -69,6 +69,52 @@ def test_a_pool_has_nodes_for_it(operator: str, values: list[str], fits: bool) -
     label = {"key": "example.com/rack", "operator": operator, "values": values}
     cluster = {"node_pools": {"h100": {"labels": {"example.com/rack": "4"}}}}
     assert ("TW328" in codes({"node_pool": "h100", "node_affinity": {"required": [label]}}, cluster)) != fits
+
+
+LABELLED: Data = {"node_pools": {
+    "h100": {"labels": {"example.com/kind": "gpu"}},
+    "cpu": {"labels": {"example.com/kind": "cpu"}},
+}}  # fmt: skip
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _terms(*terms: list[Data]) -> Data:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": one} for one in terms]}}}}
+
+
+GPU, CPU = ({"key": "example.com/kind", "operator": "In", "values": [kind]} for kind in ("gpu", "cpu"))
+FREE: Data = {"key": "example.com/free", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(("role", "patch", "words"), [
+    ("launcher", _terms([GPU]), "every node of pool cpu has example.com/kind: cpu, and this entry excludes it (In gpu)"),
+    ("launcher", _terms([GPU], [CPU]), None),
+    ("launcher", _terms([GPU], [GPU, FREE]), "In gpu"),
+    ("launcher", _terms([FREE]), None),
+    ("launcher", {"nodeSelector": {"example.com/disk": "a"}, **_terms([{"key": "example.com/disk", "operator": "DoesNotExist"}])},
+     "the nodeSelector asks for example.com/disk: a, and this entry excludes it (DoesNotExist)"),
+    ("launcher", _terms([{"key": "example.com/kind", "operator": "Gt", "values": ["3"]}]), "(Gt 3)"),
+])  # fmt: skip
+def test_finished_pods_fit_the_pool_that_they_are_for(role: str, patch: Data, words: str | None) -> None:
+    """Where an override says it; the place is the line of it."""
+    run = on("mpi-job", **command("mpirun", "x"), roles={"launcher": {"node_pool": "cpu"}}, overrides={"pod": {role: patch}})
+    said = [one for one in findings(run, overlay(profile_for("mpi-job"), LABELLED)) if one.code == "TW328"]
+    assert [words in one.message for one in said if words] == ([True] * len(said) if words else [])
+    assert bool(said) == (words is not None)
+    assert all(f"role {role}:" in one.message and f"/overrides/pod/{role}/" in str(one.where.pointer) for one in said)
+
+
+def test_the_affinity_of_a_role_is_held_to_its_own_pool() -> None:
+    """What holds of the ranks' pool holds of no node for the launcher, and is on the line that says so."""
+    words = {"node_affinity": {"required": [GPU]}}
+    cluster = overlay(profile_for("mpi-job"), LABELLED)
+    run = on("mpi-job", **command("mpirun", "x"), **words, roles={"launcher": {"node_pool": "cpu"}})
+    assert [one for one in findings(run, cluster) if one.code == "TW328"] == [], "it is said of the ranks"
+    for name in ("launcher", "all"):
+        stated = overlay(run, {"roles": {name: words}})
+        (said,) = [one for one in findings(stated, cluster) if one.code == "TW328"]
+        assert said.where.pointer == f"/roles/{name}/node_affinity/required/0"
+        assert "roles.launcher.node_pool" in said.fix
 
 
 def test_a_gate_and_a_secret_for_pulling_are_there_once() -> None:

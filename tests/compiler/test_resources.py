@@ -45,6 +45,27 @@ def test_none_at_all() -> None:
     assert set(gpus["requests"]) == set(gpus["limits"]) == {"nvidia.com/gpu"}
 
 
+@pytest.mark.parametrize(("target", "run", "threads"), [
+    ("indexed-job", {}, {"node": "21"}),
+    ("indexed-job", {"resources": {"cpu": "none"}}, {"node": None}),
+    ("indexed-job", {"resources": {"cpu": "none"}, "topology": {"gpus_per_node": 0}}, {"node": None}),
+    ("indexed-job", {"resources": {"cpu": "none", "requests": {"cpu": 8}}}, {"node": None}),
+    ("indexed-job", {"resources": {"cpu": "none"}, "env": {"OMP_NUM_THREADS": "7"}}, {"node": "7"}),
+    ("indexed-job", {"resources": {"requests": {"cpu": 180}}}, {"node": "22"}),
+    ("indexed-job", {"roles": {"node": {"resources": {"cpu": "none"}}}}, {"node": None}),
+    ("mpi-job", {"roles": {"worker": {"resources": {"cpu": "none"}}}}, {"launcher": None, "worker": None}),
+    ("ray-job", {"roles": {"head": {"resources": {"cpu": "none"}}}}, {"head": None, "worker": "21"}),
+    ("ray-job", {"resources": {"cpu": "none"}}, {"head": "4", "worker": None}),
+    ("job-set", {"roles": {"reader": {"pods": 1, "image": RUN["image"], "resources": {"cpu": "none"}}}}, {"reader": None}),
+])  # fmt: skip
+def test_threads_follow_a_limit_alone(target: str, run: Data, threads: dict[str, str | None]) -> None:
+    """A pod without one may use every core of its node: nobody here knows how many these are."""
+    decided = compiled(on(target, **run), profile_for(target)).resolution
+    roles = [role for role in decided.binding.roles if role.name in threads]
+    found = {role.name: {one.name: one.value for one in decided.environment(role)}.get("OMP_NUM_THREADS") for role in roles}
+    assert found == threads
+
+
 def _fabric(count: int) -> Data:
     fabric = {"kind": "efa", "resource": "vpc.amazonaws.com/efa", "resource_count": count, "interface": None, "hca": None}
     return {"node_pools": {"h100": {"fabric": fabric}}}

@@ -177,7 +177,8 @@ def test_every_target_carries_projected_files_and_images(name: str) -> None:
     for manifest in result.manifests:
         assert_accepted(manifest, result.cluster.kubernetes)
     lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
-    pod = next(pod for pod in run_pods(TARGETS[name], result.resolution, lowered) if pod.role).found.spec
+    ranks = result.resolution.binding.ranks.name
+    pod = next(pod for pod in run_pods(TARGETS[name], result.resolution, lowered) if pod.role == ranks).found.spec
     volumes = {key: one[key] for one in pod["volumes"] for key in ("projected", "image") if key in one}
     assert volumes == {"image": {"reference": PINNED}, "projected": {"defaultMode": 0o440, "sources": [
         {"configMap": {"name": "settings", "items": [{"key": "app.conf", "path": "app/app.conf"}]}},

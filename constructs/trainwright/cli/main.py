@@ -20,7 +20,7 @@ from trainwright.findings import CompileError
 
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "crds", "page",
+    "rehearse", "validate", "crds", "page", "status", "logs", "diagnose", "collect",
 )
 """In the order of the help."""
 

@@ -30,6 +30,7 @@ from trainwright.plan import Plan
 from trainwright.project.build import build_run, demand_profile
 from trainwright.project.clashes import refused_by_policies
 from trainwright.project.load import load_sources_for
+from trainwright.project.status import last_records
 from trainwright.report.finding import to_json
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_data, plan_lines
 from trainwright.run import Run
@@ -55,7 +56,8 @@ def command(
         output(encoder.dumps((plan_data(plan) if plan else {}) | {"findings": to_json(findings)}, indent=2))
         raise typer.Exit(Exit.FINDINGS)
 
-    sources = load_sources_for(open_project(project), run)
+    opened = open_project(project)
+    sources = load_sources_for(opened, run)
     file = sources.runs[run_file(sources, run, refuse)]
     try:
         demand_profile(sources, file.run.cluster)
@@ -81,7 +83,9 @@ def command(
         return
     if built.held:
         output(f"{run} is held as {run}-{built.identity}: {built.held.hold.why}. Today's inputs give:\n")
-    output("\n".join(plan_lines(built.compiled, built.output.locator)))
+    records = last_records(opened).runs
+    others = [one.facts for name, one in records.items() if name != run and one.state == "active"]
+    output("\n".join(plan_lines(built.compiled, built.output.locator, others)))
     show([*built.compiled.findings, *policies])
 
 

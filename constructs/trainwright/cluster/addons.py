@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from trainwright.model import DnsLabel, DnsSubdomain, LabelValue, Model, QualifiedName
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import ListOf
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 Version = Annotated[
     str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?$", examples=["1.15.1", "1.15"])
@@ -37,6 +37,10 @@ class Operator(Model):
     --gang-scheduling of the MPI Operator, --batch-scheduler of KubeRay. All three know `volcano`. For the first two, any other
     value is the name of the scheduler with the coscheduling plugin; KubeRay calls that one `scheduler-plugins`.
     """
+    exclusive_placement: bool = False
+    """Whether JobSets of runs have `alpha.jobset.sigs.k8s.io/exclusive-topology`, by a webhook of the platform's: each of their
+    Jobs then has a place of its own, such as a rack.
+    """
     restricted_containers: bool = False
     """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do if
     its --pytorch-init-container-template-file names one that does.
@@ -46,6 +50,25 @@ class Operator(Model):
     Operator, or its template, names; null: the operator's own default, `alpine:3.10`. The nodes pull it, so registries and
     policies count it.
     """
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value, json_schema_input_type=str | int),
+    Field(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?(m|[kMGTPE]|[KMGTPE]i)?$", examples=["64", "500m", "256Gi"]),
+]
+"""An amount of a resource, as Kubernetes writes it."""
+
+
+class WaitForPodsReady(Model):
+    """Kueue's `waitForPodsReady`: how long pods may take until they are ready, before Kueue suspends the whole run."""
+
+    timeout: Duration = Field(default_factory=lambda: Duration.parse("5m"))
+    """From the admission until all pods are ready (`timeout`)."""
+    recovery_timeout: Duration | None = None
+    """From the loss of a pod until all are ready again (`recoveryTimeout`); null: for as long as it takes."""
+    backoff_limit: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
+    """How often the run is queued again before Kueue deactivates it (`requeuingStrategy.backoffLimitCount`); null: always."""
 
 
 class Scheduling(Model):
@@ -59,6 +82,12 @@ class Scheduling(Model):
     """Its name in pods; default `volcano`, or `scheduler-plugins-scheduler`."""
     queues: ListOf[DnsSubdomain] | None = None
     """Volcano queues that runs may name; null: not checked."""
+    capability: dict[DnsSubdomain, dict[QualifiedName, Quantity]] = Field(default_factory=dict)
+    """Volcano queue -> resource -> the most that all of its jobs may have together: `capability` of the Queue."""
+    staleness_grace: Duration | None = None
+    """KAI's `--default-staleness-grace-period`, by default 60s, after which it evicts the rest of a gang that has fewer pods than
+    its minimum; null: KAI does not place the pods.
+    """
     with_kueue: bool = False
     """Whether gang scheduling stays on for runs in a Kueue queue; two runs can then wait for each other."""
 
@@ -74,6 +103,45 @@ class Scheduling(Model):
         return self.gang == "volcano"
 
 
+class Quota(Model):
+    """How much of one resource a queue has, on the nodes of one flavor."""
+
+    nominal: Quantity
+    """What is its own (`nominalQuota`)."""
+    borrowing_limit: Quantity | None = None
+    """The most that it may have beyond that, of other queues of its cohort (`borrowingLimit`); null: all that they lend."""
+    lending_limit: Quantity | None = None
+    """The most of its own that others of the cohort may have (`lendingLimit`); null: all of it."""
+
+
+class Flavor(Model):
+    """Nodes of one kind, as a ResourceFlavor of Kueue has them."""
+
+    node_pools: ListOf[DnsLabel] = ()
+    """Node pools that its nodes are of; empty: of any."""
+    resources: dict[QualifiedName, Quota]
+    """Resource -> the queue's quota of it, such as `nvidia.com/gpu: {nominal: 64}`. What is left out is not checked."""
+
+
+class ClusterQueue(Model):
+    """A ClusterQueue of Kueue, as far as its quota decides which runs can be admitted."""
+
+    cohort: DnsSubdomain | None = None
+    """The cohort in which queues lend each other what they do not use."""
+    flavors: dict[DnsSubdomain, Flavor]
+    """ResourceFlavor -> what the queue has of it."""
+
+    @model_validator(mode="after")
+    def _borrows_from_somebody(self) -> Self:
+        limits = ("borrowing_limit", "lending_limit")
+        for flavor, offered in self.flavors.items():
+            for resource, quota in offered.resources.items():
+                if stated := [limit for limit in limits if getattr(quota, limit) is not None and self.cohort is None]:
+                    message = f"a queue without a cohort has no {stated[0]}; add cohort, or remove it"
+                    raise PlacedError(message, "flavors", flavor, "resources", resource, stated[0])
+        return self
+
+
 class Kueue(Model):
     """Kueue, which admits runs to quotas."""
 
@@ -81,6 +149,10 @@ class Kueue(Model):
     """Its release, with or without the patch number."""
     integrations: ListOf[str] | None = None
     """Kinds that its configuration lists (`batch/job`, `jobset.x-k8s.io/jobset`, …); null: all that it supports."""
+    cluster_queues: dict[DnsSubdomain, ClusterQueue] = Field(default_factory=dict)
+    """ClusterQueue -> its quota. Runs of a queue that is not here are not held against any."""
+    wait_for_pods_ready: WaitForPodsReady | None = None
+    """What its configuration says under `waitForPodsReady`; null: it waits for no pods."""
 
 
 class Queue(Model):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
+from trainwright.handshake import Role
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Plan
+from trainwright.plan.stated import Words, merged
 from trainwright.run import Run
 
 PLAN_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "sidecar.istio.io/")
@@ -62,16 +64,23 @@ def object_annotations(run: Run) -> dict[str, Any]:
     return {"annotations": annotations} if annotations else {}
 
 
-def pod_labels(run: Run, plan: Plan) -> dict[str, Any]:
-    """Labels of every pod: part of the run's identity."""
+def pod_annotations(run: Run, role: Role | None) -> dict[str, Any]:
+    """Annotations that are stated of a role's pods; None for a pod that has no role."""
+    return _asked(run, role, "pod_annotations", lambda words: words.pod_annotations)
+
+
+def _asked(run: Run, role: Role | None, field: str, read: Callable[[Words], Mapping[str, str]]) -> dict[str, Any]:
+    stated = merged(run, role, field, read)
+    return {key: Why(value, source, "as asked; part of the identity") for key, (value, source) in stated.items()}
+
+
+def pod_labels(run: Run, plan: Plan, role: Role | None) -> dict[str, Any]:
+    """Labels of a role's pods, or of one that has no role: part of the run's identity."""
     return {
         RUN_LABEL: Why(run.run, "run:/run", "the run"),
         IDENTITY_LABEL: Why(plan.name, "trainwright", "this identity of the run"),
         "sidecar.istio.io/inject": Why(
             "false", "trainwright", "a mesh sidecar never ends, and it sits between ranks and rendezvous"
         ),
-        **{
-            key: Why(value, f"run:/pod_labels/{escape(key)}", "as asked; part of the identity")
-            for key, value in run.pod_labels.items()
-        },
+        **_asked(run, role, "pod_labels", lambda words: words.pod_labels),
     }

@@ -166,6 +166,11 @@ class Target(ABC):
     rules: tuple[Rule, ...] = ()
     """About this target alone."""
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of all that must be installed."""
+        return tuple(one.name for one in (self.operator, *self.depends_on) if one)
+
     @abstractmethod
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""

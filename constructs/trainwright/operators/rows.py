@@ -236,11 +236,10 @@ def block(folder: str, name: str) -> Block:
 @cache
 def blocks() -> tuple[Block, ...]:
     """All blocks of all folders."""
-    import yaml
+    from trainwright.reading.rows import read_rows
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a wheel without libyaml is slow, and right
     files = sorted(Path(__file__).parent.glob("*/rules.yaml"))
-    read = ((path.parent.name, yaml.load(path.read_bytes(), loader)) for path in files)  # noqa: S506
+    read = ((path.parent.name, read_rows(path)) for path in files)
     return tuple(_block(folder, **data) for folder, listed in read for data in listed)
 
 

@@ -121,7 +121,7 @@ def _shared(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     for name in names:
         yield "service", f"Service {name}"
     yield "machine", f"{counted(plan.world.nodes, 'node')} of pool {plan.world.pool}: {plan.world.machine}"
-    for path, mount in run.mounts.items():
+    for path, mount in run.rank_mounts.items():
         saves = plan.checkpoint is not None and plan.checkpoint.mount == path and plan.saved_by != "unknown"
         yield "volume", f"{path}: {_mounted(mount)}{', checkpoints' if saves else ''}"
 

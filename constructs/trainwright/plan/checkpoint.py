@@ -114,7 +114,7 @@ def told_in_command(run: Run) -> dict[str, str]:
 def _claim(run: Run, locate: Locator) -> str | None:
     """The claim that is mounted for checkpoints; None if there is none, or if nobody says that what is there is for them."""
     path = run.checkpoints.mount
-    mount = run.mounts.get(path)
+    mount = run.rank_mounts.get(path)
     if mount is None or (path in run.prepare and not run.needs_checkpoints):
         return None
     if not isinstance(mount, ClaimMount) or mount.read_only:

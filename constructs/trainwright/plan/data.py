@@ -17,13 +17,13 @@ def plan_data(run: Run) -> tuple[DataPlan, ...]:
 
 def mount_of(run: Run, path: str) -> str | None:
     """The innermost mount that holds a path; None where there is none."""
-    holding = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
+    holding = [mount for mount in run.rank_mounts if PurePosixPath(path).is_relative_to(mount)]
     return max(holding, key=len, default=None)
 
 
 def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
     mount_path = mount_of(run, path)
-    mount = run.mounts[mount_path] if mount_path else None
+    mount = run.rank_mounts[mount_path] if mount_path else None
     if mount_path is None or not isinstance(mount, ClaimMount):
         return None
     key = _key(preparation)

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 from trainwright.cluster import Fabric
 from trainwright.findings.locate import escape
-from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
+from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Variable
 from trainwright.plan.checkpoint import directory_source
-from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
+from trainwright.plan.model import AmountPlan, EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
 from trainwright.rendezvous.mpi import HOSTFILE_VARIABLES, Mpirun
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.launching import NODE_RANK
+from trainwright.units import Cpu
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, RESUME_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
@@ -39,6 +40,8 @@ class EnvironmentInputs(NamedTuple):
     pool: str
     fabric: Fabric
     resources: ResourcesPlan
+    threads: Variable | None
+    """Of each rank; None where nobody knows how many CPUs a pod may use."""
     directory: str | None
     """Of the checkpoints, if the work must be told."""
     read_only_root: bool
@@ -99,7 +102,7 @@ def _has_command_lines(run: Run, binding: Binding) -> bool:
 
 
 def environment_of(
-    role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...], threads: Variable
+    role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...], threads: Variable | None
 ) -> tuple[EnvironmentVariable, ...]:
     """The part of it that the pods of one role get: everything, except for workers whose ranks get it from the launcher.
 
@@ -107,7 +110,7 @@ def environment_of(
     on. Other pods have ``threads``, by their own CPUs.
     """
     if binding.environment is EnvironmentChannel.POD:
-        return tuple(_with_threads(variable, threads) for variable in environment)
+        return _with_threads(environment, threads)
     if binding.hands_on(role):
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
@@ -125,8 +128,8 @@ def in_pool(
 
 
 def further_environment(
-    run: Run, binding: Binding, name: str, role: Role, share: Share, pool: str, pool_env: Mapping[str, EnvValue], home: bool,
-    directory: str | None,
+    run: Run, binding: Binding, name: str, role: Role, threads: Variable | None, pool: str, pool_env: Mapping[str, EnvValue],
+    home: bool, directory: str | None,
 ) -> tuple[EnvironmentVariable, ...]:
     """What the pods of a further role are told: their place, where others are, and what the run and the pool state.
 
@@ -145,7 +148,7 @@ def further_environment(
         own.append(_field(NODE_RANK, role.index_field, "the pod's number among those of its role, by label"))
     asked = [*_of_pool(run, pool, pool_env), *_from_run(run)]
     taken, stated = {variable.name for variable in own}, {variable.name for variable in asked}
-    usual = [*([_HOME] if home else []), _UNBUFFERED, threads_of_share(share)]
+    usual = [*([_HOME] if home else []), _UNBUFFERED, *([threads] if threads else [])]
     defaults = [_default(variable) for variable in usual if variable.name not in stated]
     return (*own, *defaults, *(variable for variable in asked if variable.name not in taken))
 
@@ -199,20 +202,25 @@ def value_from(variable: EnvironmentVariable) -> dict[str, Any]:
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
 
 
-def _with_threads(variable: EnvironmentVariable, threads: Variable) -> EnvironmentVariable:
+def _with_threads(environment: tuple[EnvironmentVariable, ...], threads: Variable | None) -> tuple[EnvironmentVariable, ...]:
     """What the run says of its threads holds in every role."""
-    return _default(threads) if variable.name == THREADS and variable.default else variable
+    own = [_default(threads)] if threads else []
+    place = next((number for number, one in enumerate(environment) if one.name == THREADS), None)
+    if place is None:
+        return (*environment, *own)
+    return (*environment[:place], *own, *environment[place + 1 :]) if environment[place].default else environment
 
 
-def threads_of_ranks(resources: ResourcesPlan, processes: int) -> Variable:
-    """Threads of each process of a pod that holds ranks."""
-    threads = max(1, resources.cpu.millicores // 1000 // processes)
-    return Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {processes}")
-
-
-def threads_of_share(share: Share) -> Variable:
-    """Threads of a program in a pod without ranks."""
-    return Variable(THREADS, str(max(1, share.cpu.millicores // 1000)), f"CPUs {share.cpu}, of a pod without ranks")
+def threads_of(role: Role, amounts: Sequence[AmountPlan], processes: int) -> Variable | None:
+    """Threads of each process in a pod that asks for ``amounts``. A pod without a limit may use every core of its node: there a
+    number would be a guess, and what reads the variable counts by itself.
+    """
+    limit = next((one.limit for one in amounts if one.name == "cpu"), None)
+    if limit is None:
+        return None
+    shared = f"processes {processes}" if role.holds_ranks else "of a pod without ranks"
+    threads = Cpu.parse(limit).millicores // 1000 // (processes if role.holds_ranks else 1)
+    return Variable(THREADS, str(max(1, threads)), f"CPUs {limit}, {shared}")
 
 
 def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable]:
@@ -246,7 +254,7 @@ def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
         *([_HOME] if inputs.read_only_root else []),
         _UNBUFFERED,
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
-        threads_of_ranks(inputs.resources, needs.processes_per_node),
+        *([inputs.threads] if inputs.threads else []),
         *(_of_torch(run.trainer, needs) if run.trainer else []),
     ]
 

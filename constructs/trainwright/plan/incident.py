@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Needs
+from trainwright.run import Run
+from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
 
@@ -31,3 +37,42 @@ def incident(binding: Binding, needs: Needs, supervised: bool) -> str:
     if supervised and needs.talk:
         return f"all pods leave together and come back after {after}"
     return f"that pod alone comes back after {after}" + ("; its peers wait for it" if needs.talk else "")
+
+
+class Impatient(NamedTuple):
+    """Somebody who evicts the pods that are left, while those that were lost come back."""
+
+    said: str
+    """What it does, and when."""
+    after: Duration | None
+    """How long it waits after a loss; None for as long as it takes, or where time does not matter."""
+    source: str
+    """Where the profile states it."""
+
+
+def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> Iterator[Impatient]:
+    """Those that the profile states, and what they do to a run (kubernetes-sigs/kueue, pkg/controller/core,
+    workload_controller.go; NVIDIA/KAI-Scheduler, actions/stalegangeviction; kubernetes-sigs/jobset, pod_controller.go).
+
+    Args:
+        operators: by which the run's target makes its pods.
+    """
+    waits = cluster.kueue.wait_for_pods_ready if cluster.kueue and run.queue else None
+    if waits:
+        again = f"; and {waits.recovery_timeout} after one is lost" if waits.recovery_timeout else ""
+        times = "" if waits.backoff_limit is None else f", {waits.backoff_limit} times at most"
+        said = f"Kueue suspends the whole run where not all pods are ready {waits.timeout} after it is admitted{again}"
+        source = "cluster:/kueue/wait_for_pods_ready"
+        yield Impatient(f"{said}, and queues it again{times}", waits.recovery_timeout, f"{source}/recovery_timeout")
+    if needs.most_nodes > 1 and (grace := cluster.scheduling.staleness_grace):
+        said = f"KAI evicts the other pods {grace} after one is lost, where fewer than its gang's minimum are left"
+        yield Impatient(said, grace, "cluster:/scheduling/staleness_grace")
+    jobset = cluster.operators.get("jobset")
+    if "jobset" in operators and needs.most_nodes > 1 and jobset and jobset.exclusive_placement:
+        said = "JobSet deletes all other pods where that of node 0 comes back in another place"
+        yield Impatient(said, None, "cluster:/operators/jobset/exclusive_placement")
+
+
+def loss_beyond(limit: Duration) -> int | None:
+    """The first loss of one pod after which the Job controller makes the next one later than that; None where it never does."""
+    return next((failures for failures in range(1, 8) if delay(failures) > limit.seconds), None)

@@ -21,8 +21,7 @@ from trainwright.plan.environment import (
     further_environment,
     in_pool,
     plan_environment,
-    threads_of_ranks,
-    threads_of_share,
+    threads_of,
     told_to_launcher,
     with_own,
 )
@@ -30,6 +29,7 @@ from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,
+    CheckpointPlan,
     CommunicationPlan,
     ControlPlan,
     EnvironmentVariable,
@@ -43,8 +43,10 @@ from trainwright.plan.resources import plan_amounts, plan_resources, with_stated
 from trainwright.plan.roles import further_process, further_roles, own_ports, role_pools
 from trainwright.plan.security import plan_security, role_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
+from trainwright.plan.stated import Stated, mounts_of
 from trainwright.rendezvous.mpi import HOSTFILE, MPI, Mpirun, host_lines
-from trainwright.run import CommandWorkload, RoleParts, Run, ScriptWorkload
+from trainwright.rendezvous.ray import RayPods
+from trainwright.run import CommandWorkload, Mount, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
@@ -81,6 +83,8 @@ class Resolution(NamedTuple):
     """Role -> what the plan counts with, of one of its pods if it holds ranks: nothing that the run states of other roles."""
     amounts: Mapping[str, tuple[AmountPlan, ...]]
     """Role -> what the main container of its pods asks for."""
+    mounts: Mapping[str, Mapping[str, Stated[Mount]]]
+    """Role -> path in its pods -> what is mounted there, and where it is stated."""
 
     def pool_of(self, role: Role) -> tuple[str, NodePool]:
         """Name and pool of a role's pods."""
@@ -92,9 +96,9 @@ class Resolution(NamedTuple):
         """Those that pods of the run go to."""
         return tuple(self.pool_of(role)[1] for role in self.binding.roles)
 
-    def security_of(self, role: Role) -> SecurityPlan:
-        """Who the processes in a role's pods are."""
-        return role_security(self.run, self.cluster, role.name) if role.further else self.plan.security
+    def security_of(self, role: Role | None) -> SecurityPlan:
+        """Who the processes in a role's pods are; None for a pod that has no role."""
+        return role_security(self.run, self.cluster, role)
 
     @property
     def supervised(self) -> bool:
@@ -125,20 +129,20 @@ class Resolution(NamedTuple):
     def without_own(self, role: Role) -> tuple[EnvironmentVariable, ...]:
         """The same before the role states variables of its own."""
         pool, offered = self.pool_of(role)
-        if role.further and role.share and not self.binding.replaces_command:
+        if role.further and not self.binding.replaces_command:
             checkpoint = self.plan.checkpoint
+            sees = checkpoint and (checkpoint.mount is None or checkpoint.mount in self.mounts[role.name])
             return further_environment(
-                self.run, self.binding, self.plan.name, role, role.share, pool, offered.pods.env,
-                self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
+                self.run, self.binding, self.plan.name, role, self._threads(role), pool, offered.pods.env,
+                self.security_of(role).read_only_root, checkpoint.directory if checkpoint and sees else None,
             )  # fmt: skip
         planned, ranks = environment_of(role, self.binding, self.plan.environment, self._threads(role)), self.plan.world.pool
         if pool == ranks or self.binding.hands_on(role):
             return planned
         return in_pool(self.run, planned, ranks, pool, offered.pods.env)
 
-    def _threads(self, role: Role) -> Variable:
-        each = self.needs.processes_per_node
-        return threads_of_share(role.share) if role.share else threads_of_ranks(self.counted[role.name], each)
+    def _threads(self, role: Role) -> Variable | None:
+        return threads_of(role, self.amounts[role.name], self.needs.processes_per_node)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
@@ -160,6 +164,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)._replace(told=told_to_launcher(run, needs, binding))
     checkpoint = plan_checkpoint(run, cluster, name, locate)
+    ranks = binding.ranks
     counted = {role.name: plan_resources(run, pool, needs, role.name) for role in binding.roles}
     inputs = EnvironmentInputs(
         needs=needs,
@@ -169,7 +174,10 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         told=work.told,
         pool=pool_name,
         fabric=pool.fabric,
-        resources=counted[binding.ranks.name],
+        resources=counted[ranks.name],
+        threads=threads_of(
+            ranks, plan_amounts(run, ranks, needs, pool, pool_name, counted[ranks.name]), needs.processes_per_node
+        ),
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
         read_only_root=security.read_only_root,
         pool_env=pool.pods.env,
@@ -189,6 +197,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
     offered = {name: pool if name == pool_name else cluster.node_pools[name] for name in pools.values()}
+    processes = _processes(run, binding, work._replace(forwarded=forwarded(environment)))
     return Resolution(
         run=run,
         cluster=cluster,
@@ -196,7 +205,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         plan=_plan(run, cluster, target, name, inputs, planned, environment, security, pools),
         needs=needs,
         binding=binding,
-        processes=_processes(run, binding, work._replace(forwarded=forwarded(environment))),
+        processes=processes,
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch), _hosts(needs, binding, name)),
         pools=pools,
@@ -205,7 +214,20 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
             role.name: plan_amounts(run, role, needs, offered[pools[role.name]], pools[role.name], counted[role.name])
             for role in binding.roles
         },
+        mounts={
+            role.name: mounts_of(run, role, _place_of_history(checkpoint, binding, role, processes)) for role in binding.roles
+        },
     )
+
+
+def _place_of_history(
+    checkpoint: CheckpointPlan | None, binding: Binding, role: Role, processes: Mapping[str, Process]
+) -> str | None:
+    """Where pods without ranks read and write beside the checkpoints: our supervisor in front of mpirun has the history of the
+    run there, and Ray Train's driver in the head its own (ray/train/v2/_internal/execution/storage.py).
+    """
+    reads = processes[role.name].supervised or binding.part(RayPods) is not None
+    return checkpoint.mount if checkpoint and reads and not role.further else None
 
 
 def _hosts(needs: Needs, binding: Binding, name: str) -> tuple[str, str] | None:

@@ -11,8 +11,11 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import escape
+from trainwright.handshake import Role
 from trainwright.plan.model import SecurityPlan
+from trainwright.plan.stated import words_of
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
+from trainwright.run.roles import ALL
 from trainwright.security import Security
 
 USER_ID = 1000
@@ -28,19 +31,28 @@ OWN = SecurityPlan(
 
 
 def plan_security(run: Run, cluster: Cluster) -> SecurityPlan:
-    """Whose the processes of a run are. What asks for more than the namespace allows stays in it, for the rules to find."""
-    opaque = isinstance(run.workload, CommandWorkload | ScriptWorkload)
-    layers = [*(_of_profile(run, cluster) if opaque else ()), ("run:/security", run.security)]
-    return _planned(_level(run, cluster), opaque, layers)
+    """Whose the processes of the pods with ranks are. What asks for more than the namespace allows stays in it, for the rules to
+    find.
+    """
+    of_all = [("run:/roles/all/security", run.roles[ALL].security)] if ALL in run.roles else []
+    return _planned(run, cluster, [*of_all, ("run:/security", run.security)], own_image=False)
 
 
-def role_security(run: Run, cluster: Cluster, role: str) -> SecurityPlan:
-    """The same of a further role, whose image is one that nobody here knows, whatever the run's is."""
-    opaque = isinstance(run.workload, CommandWorkload | ScriptWorkload)
-    own = (f"run:/roles/{escape(role)}/security", run.roles[role].security)
-    return _planned(
-        _level(run, cluster), True, [*_of_profile(run, cluster), *([("run:/security", run.security)] if opaque else []), own]
-    )
+def role_security(run: Run, cluster: Cluster, role: Role | None) -> SecurityPlan:
+    """The same of the pods of one role; None for a pod that has none. Who the processes are belongs to the image and, under
+    mpirun, to ssh at both ends, so every pod has that of the run; what they may do beyond it is said of the ranks alone. A
+    further role has an image that nobody here knows, whatever the run's is.
+    """
+    own_image, holds_ranks = role is not None and role.further is not None, role is not None and role.holds_ranks
+    layers = [(f"{source}/security", words.security) for words, source in words_of(run, role)]
+    if not holds_ranks and (_is_opaque(run) or not own_image):
+        who = run.security.model_copy(update={"capabilities": None, "privileged": None})
+        layers = [("run:/security", who), *layers]
+    return _planned(run, cluster, layers, own_image)
+
+
+def _is_opaque(run: Run) -> bool:
+    return isinstance(run.workload, CommandWorkload | ScriptWorkload)
 
 
 def _level(run: Run, cluster: Cluster) -> str:
@@ -52,8 +64,9 @@ Layers = Iterable[tuple[str, Security]]
 """Statements with their pointers, from the widest to the nearest."""
 
 
-def _planned(level: str, opaque: bool, layers: Layers) -> SecurityPlan:
-    stated, sources = _stated(layers)
+def _planned(run: Run, cluster: Cluster, layers: Layers, own_image: bool) -> SecurityPlan:
+    level, opaque = _level(run, cluster), own_image or _is_opaque(run)
+    stated, sources = _stated([*(_of_profile(run, cluster) if opaque else ()), *layers])
     user = stated.get("user", None if opaque or stated.get("root") else USER_ID)
     privileged = bool(stated.get("privileged"))
     strict = not opaque or level == RESTRICTED

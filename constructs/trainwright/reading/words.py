@@ -13,9 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
 from trainwright.findings.locate import dotted
+from trainwright.reading.rows import read_rows
 from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
 from trainwright.reading.shape import Home, Keys
 from trainwright.units import literal
@@ -86,8 +85,7 @@ def _form(value: object) -> str:
 
 
 def _rows(what: str) -> Mapping[str, tuple[Word, ...]]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a wheel without libyaml is slow, and right
-    read = yaml.load(Path(__file__).with_name("words.yaml").read_bytes(), loader)  # noqa: S506
+    read = read_rows(Path(__file__).with_name("words.yaml"))
     run, cluster = (tuple(Word(**row) for row in read[document][what]) for document in ("run", "cluster"))
     return {"Run": run, "Defaults": run, "Cluster": cluster}
 

@@ -21,7 +21,7 @@ from trainwright.compile import CompiledRun
 from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
 from trainwright.plan.pods import describe_network
-from trainwright.report import rows, values
+from trainwright.report import queue, rows, values
 from trainwright.report.finding import to_json
 from trainwright.report.values import EMPTY, Facts, besides, fact, flat, plain, rate, text
 
@@ -154,6 +154,7 @@ _LIST = (
     Entry("rendezvous", row=rows.rendezvous),
     Entry("control", row=rows.control),
     Entry("queue", Block.PODS, lambda of: of.run.queue),
+    Entry("asks", Block.PODS, queue.asks, queue.row, label="quota"),
     Entry("pod_group", row=lambda of: (plan := of.plan.gang) and rows.gang(plan), label="gang"),
     Entry("gang", Block.PODS, lambda of: (plan := of.plan.gang) and plan.scheduler, label="started as one by"),
     Entry("gang.minimum", value=lambda of: (plan := of.plan.gang) and plan.minimum, label="pods that start as one"),
@@ -166,6 +167,7 @@ _LIST = (
     Entry("grace_seconds", Block.PODS, lambda of: of.plan.grace.seconds, label="grace period in seconds"),
     Entry("restarts", Block.PODS, lambda of: of.run.restarts, rows.restarts),
     Entry("lost_pods", row=rows.lost_pods),
+    Entry("waits", row=rows.waits, label="when it waits"),
     Entry("end", row=lambda of: "" if of.resolution.supervised else of.resolution.binding.recovery.first_ends),
     Entry("saving", row=rows.checkpoints, label="checkpoints"),
     Entry("starts_from", row=lambda of: (start := of.run.resume_from) and f"{start}, which it only reads"),

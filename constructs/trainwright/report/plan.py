@@ -15,17 +15,25 @@ from trainwright.model import Model
 from trainwright.plan import Plan
 from trainwright.plan.model import MemoryPlan
 from trainwright.report.facts import ENTRIES, View, plan_values
+from trainwright.report.queue import together
+from trainwright.report.values import Facts
 
 WIDTH = 14
 
 
-def plan_lines(compiled: CompiledRun, locate: Locator | None = None) -> list[str]:
-    """A title and one aligned line a subject; with a locator also what the run has from the defaults of its project."""
+def plan_lines(compiled: CompiledRun, locate: Locator | None = None, others: Iterable[Facts] = ()) -> list[str]:
+    """A title and one aligned line a subject; with a locator also what the run has from the defaults of its project.
+
+    Args:
+        others: what the records of the other active runs of the project state, which share its queue.
+    """
     plan = compiled.plan
     title = f"{plan.name} on {plan.cluster} · {plan.topology} · {plan.target_title}"
     *rows, findings = plan_rows(compiled)
     places = default_places(locate) if locate else {}
     cited = ", ".join(f"{name} from {where}" for name, where in places.items())
+    shared = together(compiled, others)
+    rows += [("queue", shared)] if shared else []
     rows += [("defaults", cited)] if cited else []
     return _aligned(title, [*rows, findings])
 

@@ -16,7 +16,7 @@ from trainwright.manifest.template.volumes import shared_memory
 from trainwright.model import Model, changed_fields
 from trainwright.plan.estimate.scaling import Efficiency
 from trainwright.plan.estimate.scaling import scaling as scaling_of
-from trainwright.plan.incident import incident
+from trainwright.plan.incident import impatient, incident
 from trainwright.plan.model import (
     AmountPlan,
     BatchPlan,
@@ -270,6 +270,13 @@ def lost_pods(compiled: CompiledRun) -> str:
     if compiled.run.on_disruption == "fail":
         return ""
     return incident(resolution.binding, resolution.needs, resolution.supervised)
+
+
+def waits(compiled: CompiledRun) -> str:
+    """Who ends the pods that are left, while others come back."""
+    resolution = compiled.resolution
+    found = impatient(compiled.run, resolution.cluster, resolution.needs, compiled.target.operators)
+    return "; ".join(one.said for one in found)
 
 
 def checkpoints(compiled: CompiledRun) -> str:

@@ -1,7 +1,7 @@
 """The run: what an ML engineer asks for, in training terms."""
 
 from datetime import date
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -13,8 +13,8 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources
-from trainwright.run.roles import RoleParts
-from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount, ResourceClaim
+from trainwright.run.roles import ALL, OF_ALL, RoleParts
+from trainwright.run.surroundings import ByPath, EnvSource, EnvValue, FileMode, Mount, ResourceClaim
 from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
@@ -111,17 +111,6 @@ FileContent = Annotated[
 ]
 
 
-T = TypeVar("T")
-
-
-def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
-    return dict(sorted(entries.items()))
-
-
-ByPath = Annotated[dict[MountPath, T], AfterValidator(_sorted_by_path)]
-"""A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
-
-
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice, which the API server refuses; remove one of the two")
@@ -132,7 +121,7 @@ class Placement(Model):
     """Where the pods of a run are in relation to each other."""
 
     together: DnsLabel | None = None
-    """A topology level of the cluster profile, such as `rack`: all pods run in one place of that level."""
+    """A topology level of the cluster profile, such as `rack`: all pods that hold ranks run in one place of that level."""
     required: bool = False
     """Whether pods wait rather than be apart."""
     one_per_node: bool = False
@@ -202,7 +191,7 @@ class Run(Model):
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
-    """Path in the pod -> a claim, scratch space, or another volume."""
+    """Path in the pods that hold ranks -> a claim, scratch space, or another volume."""
     prepare: ByPath[Preparation] = Field(default_factory=dict)
     """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
     files: ByPath[FileContent] = Field(default_factory=dict)
@@ -214,11 +203,11 @@ class Run(Model):
     placement: Placement = Field(default_factory=Placement.model_construct)
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
-    """Nodes of the pool that the pods may, or should, be on."""
+    """Nodes of the pool that the pods which hold ranks may, or should, be on."""
     scheduling_gates: Annotated[ListOf[QualifiedName], AfterValidator(_each_once)] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None
-    """RuntimeClass of the pods; default: the node's own runtime."""
+    """RuntimeClass of the pods that hold ranks; default: the node's own runtime."""
     queue: DnsSubdomain | None = None
     """The queue of the namespace that admits the run."""
     priority: DnsSubdomain | None = None
@@ -228,7 +217,9 @@ class Run(Model):
     resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
-    """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`."""
+    """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`.
+    `all` says what the pods of every role have.
+    """
     containers: ListOf[AnyContainer] = ()
     """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
@@ -250,9 +241,9 @@ class Run(Model):
     annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
     """Annotations of the object that carries the run: editing one restarts nothing."""
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels of the pods: editing one makes a new run."""
+    """Labels of the pods that hold ranks: editing one makes a new run."""
     pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
-    """Annotations of the pods, such as a cloud's networks: editing one makes a new run."""
+    """Annotations of the pods that hold ranks, such as a cloud's networks: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     on_disruption: Literal["restart", "fail"] = "restart"
@@ -350,6 +341,14 @@ class Run(Model):
         return self
 
     @model_validator(mode="after")
+    def _all_has_what_pods_have(self) -> Self:
+        stated = self.roles[ALL].model_fields_set if ALL in self.roles else ()
+        if other := next((field for field in RoleParts.model_fields if field in stated and field not in OF_ALL), None):
+            message = f"roles.{ALL} is what the pods of every role have: {', '.join(OF_ALL)}; write {other} under one role"
+            raise PlacedError(message, "roles", ALL, other)
+        return self
+
+    @model_validator(mode="after")
     def _further_roles_are_few(self) -> Self:
         number = sum(parts.is_further for parts in self.roles.values())
         if number > MOST_FURTHER:
@@ -364,6 +363,11 @@ class Run(Model):
             second = len(names) - 1 - names[::-1].index(twice[0])
             raise PlacedError(f"two containers are called {twice[0]}; give each a name of its own", "containers", second)
         return self
+
+    @property
+    def rank_mounts(self) -> dict[MountPath, Mount]:
+        """What is mounted in the pods that hold ranks, whichever roles of a target these are."""
+        return {**self.roles[ALL].mounts, **self.mounts} if ALL in self.roles else self.mounts
 
     @property
     def saved_by(self) -> Saver:

@@ -5,17 +5,23 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Start
-from trainwright.model import DnsLabel, EnvName, Model
+from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import PortNumber, Probe
 from trainwright.run.life import PortName
+from trainwright.run.nodes import NodeAffinity
 from trainwright.run.resources import Resources
-from trainwright.run.surroundings import EnvValue
+from trainwright.run.surroundings import ByPath, EnvValue, Mount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright_trainer.contract.base import MountPath, PlacedError
 
-ONLY_FURTHER = ("gpus", "starts", "must_end", "security")
+ONLY_FURTHER = ("gpus", "starts", "must_end")
 """Fields that mean nothing where the target itself has the role."""
+
+ALL = "all"
+"""In place of a role: what the pods of every role have."""
+OF_ALL = ("mounts", "node_affinity", "runtime_class", "security", "resource_claims", "pod_labels", "pod_annotations")
+"""Fields of a run that are said of the pods with ranks alone, and that each role has for its own pods."""
 
 
 class RoleParts(Model):
@@ -56,7 +62,19 @@ class RoleParts(Model):
     `ports`, else as soon as it runs.
     """
     security: Security = Field(default_factory=Security.model_construct)
-    """Of a further role: who its processes are. What is left out is as for a `command`: the profile and the namespace decide."""
+    """Who the processes are, and what they may do. What the run states of `capabilities` and `privileged` is for its ranks."""
+    mounts: ByPath[Mount] = Field(default_factory=dict)
+    """Path in the pods of the role -> a claim, scratch space, or another volume. `mounts` of the run are for ranks."""
+    node_affinity: NodeAffinity | None = None
+    """Nodes of the pool that the pods of the role may, or should, be on. That of the run is for ranks."""
+    runtime_class: DnsSubdomain | None = None
+    """RuntimeClass of the pods of the role. That of the run is for pods with ranks or GPUs."""
+    resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
+    """Name -> devices that the pods of the role get by dynamic resource allocation. Those of the run are for ranks."""
+    pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Labels of the pods of the role. Those of the run are for ranks."""
+    pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
+    """Annotations of the pods of the role. Those of the run are for ranks."""
 
     @model_validator(mode="after")
     def _only_of_a_further_role(self) -> Self:

@@ -1,7 +1,7 @@
 """What a pod finds around its program: volumes, and variables that come from elsewhere."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
@@ -264,6 +264,16 @@ OfItsOwn = (
 
 OwnMount = Annotated[OfItsOwn, ByKeys()]
 Mount = Annotated[ClaimMount | OfItsOwn, ByKeys()]
+
+T = TypeVar("T")
+
+
+def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
+    return dict(sorted(entries.items()))
+
+
+ByPath = Annotated[dict[MountPath, T], AfterValidator(_sorted_by_path)]
+"""A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
 
 
 class SecretReference(Model):

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from trainwright.reading.rows import read_rows
 from trainwright.variables.entry import (
     Choice,
     Entry,
@@ -45,8 +44,7 @@ Section = dict[str, Any]
 
 def _read(library: str) -> list[Entry | Family]:
     """The rows of a file, in order."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a wheel without libyaml is slow, and right
-    sections = yaml.load(Path(__file__).with_name(f"{library}.yaml").read_bytes(), loader)  # noqa: S506
+    sections = read_rows(Path(__file__).with_name(f"{library}.yaml"))
     return [row for section in sections for row in _rows(**section)]
 
 

@@ -189,7 +189,9 @@ def test_the_yaml_that_engines_run_from_is_as_committed(name: str, engine: str) 
         pytest.fail(f"{file.name} was written anew: look at it and commit it")
 
 
-@pytest.mark.parametrize("stated", [{"files": {"/etc/mpi/hostfile": "a"}}, {"mounts": {"/etc/mpi": {"scratch": "1Gi"}}}])
+@pytest.mark.parametrize("stated", [
+    {"files": {"/etc/mpi/hostfile": "a"}}, {"roles": {"launcher": {"mounts": {"/etc/mpi": {"scratch": "1Gi"}}}}},
+])  # fmt: skip
 @pytest.mark.parametrize("target", ["volcano-job", "mpi-job"])
 def test_nothing_hides_the_host_file(target: str, stated: Data) -> None:
     assert "TW233" in codes(on(target, **MPI, **stated), profile_for(target))

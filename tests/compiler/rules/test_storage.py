@@ -168,11 +168,16 @@ KUBEFLOW: Data = {
         ({}, "one-node", "one node can mount it, and the run has 2 pods"),
         ({}, "one-pod", "one pod can mount it, and the run has 2 pods"),
         (ONE_NODE, "one-node", None),
-        (MPI, "one-node", "one node can mount it, and the run has 2 pods"),
+        (MPI, "one-node", None),
+        (MPI | {"roles": {"all": {"mounts": {"/data": {"claim": "one-node"}}}}}, "one-node",
+         "one node can mount it, and the run has 2 pods"),
         (MPI | {"topology": MPI["topology"] | {"launcher_is_node": True}}, "one-node", None),
         (ELASTIC, "one-node", "one node can mount it, and the run has up to 3 pods"),
     ],
-    ids=["two nodes", "one pod", "one node", "a launcher beside it", "a launcher that is it", "one node that may become three"],
+    ids=[
+        "two nodes", "one pod", "one node", "a launcher beside it", "a launcher that has it too", "a launcher that is it",
+        "one node that may become three",
+    ],
 )
 def test_each_pod_mounts_the_claims(run: Data, claim: str, said: str | None) -> None:
     modes = [one for one in findings({"mounts": {"/data": {"claim": claim}}} | run, KUBEFLOW) if one.code == "TW235"]

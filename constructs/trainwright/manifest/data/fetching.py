@@ -18,6 +18,7 @@ from trainwright.manifest.template.security import container_security, pod_secur
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.plan.security import OWN
+from trainwright.plan.stated import rank_mount
 from trainwright.run import Preparation, Run
 
 VOLUME = "/volume"
@@ -57,7 +58,7 @@ def _spec(resolution: Resolution, data: DataPlan) -> Tree:
     run, cluster = resolution.run, resolution.cluster
     preparation = run.prepare[data.path]
     pool = next((name for name, pool in cluster.node_pools.items() if pool.gpu is None), next(iter(cluster.node_pools)))
-    claim = {"claimName": Why(data.claim, f"run:/mounts/{escape(data.mount)}/claim", "the claim that the run mounts there")}
+    claim = {"claimName": Why(data.claim, f"{rank_mount(run, data.mount)}/claim", "the claim that the run mounts there")}
     return {
         "backoffLimit": 10,
         "podReplacementPolicy": "Failed",

@@ -9,7 +9,7 @@ from trainwright.command.references import REFERENCE
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import gang, kueue
-from trainwright.manifest.labels import ROLE_LABEL, pod_labels
+from trainwright.manifest.labels import ROLE_LABEL, pod_annotations, pod_labels
 from trainwright.manifest.limits import literal
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template import life, scheduling
@@ -21,6 +21,7 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.plan.resources import uses_rdma
+from trainwright.plan.stated import Stated, merged
 from trainwright.rendezvous.ray import RayPods
 from trainwright.run import CommandWorkload, EnvSource, ResourceClaim, ScriptWorkload, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
@@ -51,14 +52,10 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         **({"resourceClaims": claims} if claims else {}),
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
-    metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **gang.pod_labels(resolution)}}
-    asked = {
-        key: Why(value, f"run:/pod_annotations/{escape(key)}", "as asked; part of the identity")
-        for key, value in run.pod_annotations.items()
-    }
+    metadata: Tree = {"labels": {**pod_labels(run, plan, role), **own, **gang.pod_labels(resolution)}}
     of_schedulers = {**gang.pod_annotations(resolution), **kueue.pod_annotations(resolution, role)}
     of_pool = _of_pool(*resolution.pool_of(role))
-    annotations = {**of_pool, **asked, **of_schedulers, **_adapters(resolution, role)}
+    annotations = {**of_pool, **pod_annotations(run, role), **of_schedulers, **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 
 
@@ -69,13 +66,12 @@ def _of_pool(name: str, pool: NodePool) -> Tree:
 
 
 def _claims(resolution: Resolution, role: Role) -> list[tuple[str, ResourceClaim, str]]:
-    """Name, claim and source of the devices that a pod with ranks gets: those of the pool, and then those of the run."""
-    if not role.holds_ranks:
-        return []
-    run, pool = resolution.run.resource_claims, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/resource_claims"
-    of_pool = {name: (one, f"{pool}/{name}") for name, one in resolution.pool.pods.resource_claims.items()}
-    own = {name: (one, f"run:/resource_claims/{name}") for name, one in run.items()}
-    return [(name, one, source) for name, (one, source) in (of_pool | own).items()]
+    """Name, claim and source of the devices that a pod gets: of one with ranks those of the pool, and then what is stated."""
+    pool = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/resource_claims"
+    of_pool = resolution.pool.pods.resource_claims if role.holds_ranks else {}
+    claims = {name: Stated(one, f"{pool}/{name}") for name, one in of_pool.items()}
+    claims |= merged(resolution.run, role, "resource_claims", lambda words: words.resource_claims)
+    return [(name, one, source) for name, (one, source) in claims.items()]
 
 
 def _claim(name: str, stated: ResourceClaim) -> Tree:
@@ -129,13 +125,14 @@ def _service_account(resolution: Resolution, role: Role) -> Tree:
 def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     run, mounts = resolution.run, volume_mounts(resolution, role)
     image, stated = resolution.image(role)
+    environment = [_variable(variable) for variable in resolution.environment(role)]
     return {
         "name": Why(role.container, "trainwright", "the program of the role" if role.further else "the container that trains"),
         "image": Why(image, stated, "as asked"),
         **pull_policy(run),
         **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
         **_working_dir(resolution, role),
-        "env": [_variable(variable) for variable in resolution.environment(role)],
+        **({"env": environment} if environment else {}),
         **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
         **_resources(resolution, role),

@@ -12,6 +12,7 @@ from trainwright.manifest import kueue
 from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, namespace_of, object_annotations, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
+from trainwright.plan.stated import Stated, nearest
 from trainwright.run import NodeLabel, Run, Toleration
 
 HOST = "kubernetes.io/hostname"
@@ -94,31 +95,35 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
         fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
     if run.priority:
         fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    if run.runtime_class and (not role.further or resolution.gpus_of(role)):
-        fields["runtimeClassName"] = Why(run.runtime_class, "run:/runtime_class", "as asked")
+    runtime = nearest(run, role, "runtime_class", lambda words: words.runtime_class)
+    if runtime is None and run.runtime_class and resolution.gpus_of(role):
+        runtime = Stated(run.runtime_class, "run:/runtime_class")
+    if runtime:
+        fields["runtimeClassName"] = Why(runtime.value, runtime.source, "as asked")
     if run.scheduling_gates:
         gates = [{"name": name} for name in run.scheduling_gates]
         fields["schedulingGates"] = Why(gates, "run:/scheduling_gates", "as asked; somebody else lifts them")
-    near = {} if role.further else {**_node_affinity(run), **_affinity(resolution)}  # said of the nodes that ranks are on
-    affinity = {**near, **_anti_affinity(resolution, role)}
+    affinity = {**node_affinity(run, role), **_affinity(resolution, role), **_anti_affinity(resolution, role)}
     return fields | ({"affinity": affinity} if affinity else {})
 
 
-def _node_affinity(run: Run) -> Tree:
-    """On top of the labels of the pool, which every node has that a pod may go to."""
-    stated = run.node_affinity
-    if stated is None:
+def node_affinity(run: Run, role: Role | None) -> Tree:
+    """On top of the labels of the pool, which every node has that a pod may go to; None for a pod that has no role."""
+    found = nearest(run, role, "node_affinity", lambda words: words.node_affinity)
+    if found is None:
         return {}
+    stated = found.value
     rules: Tree = {}
     if stated.required:
-        terms = [{"matchExpressions": [_expression(label) for label in stated.required]}]
+        labels = enumerate(stated.required)
+        terms = [{"matchExpressions": [Why(_expression(one), f"{found.source}/required/{n}", "as asked") for n, one in labels]}]
         rules["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     if stated.preferred:
         rules["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {"weight": one.weight, "preference": {"matchExpressions": [_expression(label) for label in one.labels]}}
             for one in stated.preferred
         ]
-    return {"nodeAffinity": Why(rules, "run:/node_affinity", "as asked")}
+    return {"nodeAffinity": Why(rules, found.source, "as asked")}
 
 
 def _expression(label: NodeLabel) -> Tree:
@@ -129,20 +134,20 @@ def _selector(resolution: Resolution) -> Tree:
     return {"matchLabels": {IDENTITY_LABEL: resolution.plan.name}}
 
 
-def _affinity(resolution: Resolution) -> Tree:
-    """Affinity that puts the pods near each other, if no queue does that. The first pod may go anywhere: it matches its own
-    selector.
+def _affinity(resolution: Resolution, role: Role) -> Tree:
+    """Affinity that puts the pods with ranks near each other, if no queue does that. The first pod may go anywhere: it matches
+    its own selector.
     """
     run, cluster = resolution.run, resolution.cluster
     level = cluster.topology.get(run.placement.together or "")
-    if level is None or (run.queue and cluster.kueue):
+    if level is None or not role.holds_ranks or (run.queue and cluster.kueue):
         return {}
-    term = {"labelSelector": _selector(resolution), "topologyKey": level.label}
+    term = {"labelSelector": _ranks(resolution), "topologyKey": level.label}
     if run.placement.required:
         rule: Tree = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     else:
         rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
-    return {"podAffinity": Why(rule, "run:/placement", "all pods of the run in one such place")}
+    return {"podAffinity": Why(rule, "run:/placement", "all pods with ranks in one such place")}
 
 
 def _anti_affinity(resolution: Resolution, role: Role) -> Tree:

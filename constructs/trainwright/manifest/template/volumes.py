@@ -14,6 +14,7 @@ from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import ControlPlan, DataPlan
 from trainwright.plan.specification import Payload
+from trainwright.plan.stated import Stated
 from trainwright.rendezvous.mpi import MPI
 from trainwright.rendezvous.ray import RayPods
 from trainwright.run import (
@@ -31,7 +32,6 @@ from trainwright.run import (
     ProjectedMount,
     ProjectedSecret,
     ProjectedToken,
-    Run,
     ScratchMount,
     SecretMount,
     SharedMount,
@@ -107,7 +107,7 @@ _AS_WRITTEN = "volume"
 
 def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
-    run, plan = resolution.run, resolution.plan
+    plan, stated = resolution.plan, resolution.mounts[role.name]
     own: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
         own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": memory}})
@@ -115,20 +115,19 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
     if _sshd_folder(resolution, role):
         empty = Why({}, "trainwright", "what sshd writes, beside read-only files")
-        own.append({"name": _free_name(_SSHD, run), "emptyDir": empty})
+        own.append({"name": _free_name(_SSHD, stated), "emptyDir": empty})
     if _payloads(resolution, role):
         name = Why(plan.name, "trainwright", "the run's files")
         own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
     if plan.control and plan.control.secret and not role.further:
         own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
-    names = volume_names(run)
-    for path, mount in run.mounts.items():
-        source = f"run:/mounts/{escape(path)}"
+    names = volume_names(stated)
+    for path, (mount, source) in stated.items():
         if not isinstance(mount, ClaimMount):
             own.append({"name": names[path], **volume_of_its_own(mount, source)})
         elif names[path] not in {volume["name"] for volume in own}:
             claim: dict[str, Any] = {"claimName": Why(mount.claim, f"{source}/claim", "as asked")}
-            if all(m.read_only for m in run.mounts.values() if isinstance(m, ClaimMount) and m.claim == mount.claim):
+            if all(m.read_only for m, _ in stated.values() if isinstance(m, ClaimMount) and m.claim == mount.claim):
                 claim["readOnly"] = Why(True, f"{source}/read_only", "every mount of this claim is read-only")
             own.append({"name": names[path], "persistentVolumeClaim": claim})
     return [*own, *({"name": name, **volume_of_its_own(mount, source)} for name, _, mount, source in _of_pool(resolution, role))]
@@ -139,7 +138,7 @@ def _of_pool(resolution: Resolution, role: Role) -> Iterator[tuple[str, str, Own
     pool, offered = resolution.pool_of(role)
     source = f"cluster:/node_pools/{escape(pool)}/pods/mounts"
     for number, (path, mount) in enumerate(offered.pods.mounts.items()):
-        if path not in resolution.run.mounts:
+        if path not in resolution.mounts[role.name]:
             yield f"of-pool-{number}", path, mount, f"{source}/{escape(path)}"
 
 
@@ -239,7 +238,7 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
 
 
 def _has_scratch(resolution: Resolution, role: Role) -> bool:
-    stated = SCRATCH in resolution.run.mounts or SCRATCH in resolution.pool_of(role)[1].pods.mounts
+    stated = SCRATCH in resolution.mounts[role.name] or SCRATCH in resolution.pool_of(role)[1].pods.mounts
     return resolution.security_of(role).read_only_root and not stated
 
 
@@ -247,12 +246,12 @@ def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
     """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
     mpi = resolution.needs.part(MPI)
     waits = mpi and role.holds_ranks and not resolution.binding.runs_the_work(role)
-    return mpi.ssh.folder if mpi and waits and mpi.ssh.folder not in resolution.run.mounts else None
+    return mpi.ssh.folder if mpi and waits and mpi.ssh.folder not in resolution.mounts[role.name] else None
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """The mounts of the main container, in the order of the volumes."""
-    run, plan = resolution.run, resolution.plan
+    plan, stated = resolution.plan, resolution.mounts[role.name]
     mounts: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
         mounts.append({"name": "shm", "mountPath": Why(SHARED_MEMORY, memory.source, memory.reason)})
@@ -261,14 +260,13 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         mounts.append({"name": "tmp", "mountPath": scratch})
     if folder := _sshd_folder(resolution, role):
         where = Why(folder, "trainwright", "the root file system is read-only, and sshd needs this folder and a key of its host")
-        mounts.append({"name": _free_name(_SSHD, run), "mountPath": where})
+        mounts.append({"name": _free_name(_SSHD, stated), "mountPath": where})
     mounts += _files(resolution, role)
     if plan.control and plan.control.secret and not role.further:
         where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")
         mounts.append({"name": CONTROL_SECRET, "mountPath": where, "readOnly": True})
-    names, prepared = volume_names(run), {data.path: data for data in plan.data}
-    for path, mount in run.mounts.items():
-        source = f"run:/mounts/{escape(path)}"
+    names, prepared = volume_names(stated), {data.path: data for data in prepared_in(resolution, role)}
+    for path, (mount, source) in stated.items():
         if path in prepared:
             mounts.append(_prepared(prepared.pop(path), names))
             continue
@@ -286,6 +284,12 @@ def mount_options(mount: Mount | SharedMount, source: str) -> Tree:
         **({"subPath": Why(sub_path, f"{source}/sub_path", "as asked")} if sub_path else {}),
         **({"readOnly": Why(True, f"{source}/read_only", "as asked")} if read_only else {}),
     }
+
+
+def prepared_in(resolution: Resolution, role: Role) -> list[DataPlan]:
+    """Data that a role's pods can see: its claim is mounted there as the run mounts it."""
+    there, of_ranks = resolution.mounts[role.name], resolution.run.rank_mounts
+    return [data for data in resolution.plan.data if data.mount in there and there[data.mount].value == of_ranks[data.mount]]
 
 
 def _prepared(data: DataPlan, names: dict[str, str]) -> dict[str, Any]:
@@ -334,13 +338,13 @@ def _files(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     return mounts
 
 
-def volume_names(run: Run) -> dict[str, str]:
+def volume_names(mounts: Mapping[str, Stated[Mount]]) -> dict[str, str]:
     """Mount path -> volume name: the claim's own name where that is a free DNS label, else a numbered one."""
     names: dict[str, str] = {}
     by_claim: dict[str, str] = {}
-    for number, (path, mount) in enumerate(run.mounts.items()):
+    for number, (path, (mount, _)) in enumerate(mounts.items()):
         if isinstance(mount, KubernetesMount):
-            names[path] = _free_name(f"{_AS_WRITTEN}-{number}", run)
+            names[path] = _free_name(f"{_AS_WRITTEN}-{number}", mounts)
             continue
         if not isinstance(mount, ClaimMount):
             names[path] = f"{_KINDS[type(mount)]}-{number}"
@@ -352,9 +356,9 @@ def volume_names(run: Run) -> dict[str, str]:
     return names
 
 
-def _free_name(name: str, run: Run) -> str:
-    """A name that no claim of the run has."""
-    claims = {mount.claim for mount in run.mounts.values() if isinstance(mount, ClaimMount)}
+def _free_name(name: str, mounts: Mapping[str, Stated[Mount]]) -> str:
+    """A name that no claim in the pod has."""
+    claims = {mount.claim for mount, _ in mounts.values() if isinstance(mount, ClaimMount)}
     while name in claims:
         name += "-2"
     return name

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from trainwright.handshake import MOST_FURTHER, Role
-from trainwright.manifest.labels import pod_labels
+from trainwright.manifest.labels import pod_annotations, pod_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.containers import pull_policy
 from trainwright.manifest.template.pod import pod_template, template_reasons
-from trainwright.manifest.template.scheduling import off_lost_nodes, pool_tolerations
+from trainwright.manifest.template.scheduling import node_affinity, off_lost_nodes, pool_tolerations
 from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.rendezvous.ray import cluster_of
@@ -92,7 +92,7 @@ def _autoscaling(resolution: Resolution) -> Tree:
     """The operator gives the autoscaler's container no rights of its own, which pod security `restricted` asks of each."""
     if not resolution.needs.autoscaled:
         return {"enableInTreeAutoscaling": False}
-    rights = container_security(resolution.plan.security)
+    rights = container_security(resolution.security_of(resolution.binding.roles[0]))
     amounts = {"cpu": "500m", "memory": "512Mi"}
     options = {"resources": {"requests": amounts, "limits": amounts}, **({"securityContext": rights} if rights else {})}
     asked = Why(True, "run:/topology/autoscaling", "Ray asks for workers while the driver runs, and lets them go")
@@ -136,17 +136,19 @@ def submitter(resolution: Resolution) -> Tree:
     """Anywhere in the cluster, since it needs no GPU, and beside the workers too: where every pool is tainted it has no other
     place, and the cluster would hold its GPUs and wait for it.
     """
-    run, security = resolution.run, resolution.plan.security
+    run, security = resolution.run, resolution.security_of(None)
     name, pool = resolution.pool_of(resolution.binding.ranks)
     image, stated = resolution.image(resolution.binding.roles[0])
     rights = container_security(security)
     home = Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")  # noqa: S108
     secrets = [{"name": name} for name in run.image_pull_secrets]
     amounts = Why({"cpu": "1", "memory": "1Gi"}, "trainwright", "the limits of the operator's own submitter, as requests too")
+    annotations, affinity = pod_annotations(run, None), node_affinity(run, None)
     return {
-        "metadata": {"labels": pod_labels(run, resolution.plan)},
+        "metadata": {"labels": pod_labels(run, resolution.plan, None), **({"annotations": annotations} if annotations else {})},
         "spec": {
             "restartPolicy": "Never",
+            **({"affinity": affinity} if affinity else {}),
             **pool_tolerations(name, pool, "it may have no place but beside the workers", off_lost_nodes(resolution, pool)),
             "automountServiceAccountToken": Why(False, "trainwright", "it needs no access to the API server"),
             **({"imagePullSecrets": Why(secrets, "run:/image_pull_secrets", "as asked")} if secrets else {}),

@@ -2,47 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from trainwright.cluster import NodePool
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.findings.locate import at
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
-from trainwright.run import NodeLabel
+
+Tree = dict[str, Any]
 
 _OF_CONTROLLERS = (kueue.PREFIX, *(prefix for one in SCHEDULERS.values() for prefix in one.prefixes))
 """Prefixes of gates that schedulers set and lift themselves."""
 
 
-def pool_has_such_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Every node of a pool has the pool's labels; of other labels a profile knows nothing."""
-    stated, pool = context.run.node_affinity, resolution.plan.world.pool
-    for number, label in enumerate(stated.required if stated else ()):
-        value = resolution.pool.labels.get(label.key)
-        if value is not None and not _holds(label, value):
-            message = f"every node of pool {pool} has {label.key}: {value}, and this entry excludes it{_asked(label)}"
-            where = context.locate.run(f"/node_affinity/required/{number}")
-            yield found("TW328", where, message, "remove it, or choose another node_pool")
+def pods_fit_their_pool(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """The affinity of finished pods, against the labels that every node of their pool has, and those that their nodeSelector asks
+    for; of others a profile knows nothing. What the pool's labels and taints need is in every pod, and no override takes it away.
+    """
+    roles = {role.name: role for role in resolution.binding.roles}
+    for pod in (one for one in pods if one.role in roles):
+        name, pool = resolution.pool_of(roles[str(pod.role)])
+        other = "choose another node_pool" if roles[str(pod.role)].holds_ranks else f"choose another roles.{pod.role}.node_pool"
+        for pointer, message in _excluded(pod.found.spec, name, pool):
+            yield found("TW328", pod.where(context.locate, pointer), f"role {pod.role}: {message}", f"remove it, or {other}")
 
 
-def _asked(label: NodeLabel) -> str:
-    return f" ({label.operator} {', '.join(label.values)})" if label.values else f" ({label.operator})"
+_REQUIRED = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
 
 
-def _holds(label: NodeLabel, value: str) -> bool:
+def _excluded(spec: Tree, name: str, pool: NodePool) -> Iterator[tuple[str, str]]:
+    """Pointer and message of what no node of the pool has. One term of a required affinity is enough for a node."""
+    selector = spec.get("nodeSelector") or {}
+    wrong = [list(_excluding(term, place, {**selector, **pool.labels})) for place, term in enumerate(at(spec, _REQUIRED) or [])]
+    for pointer, label in (one for term in wrong for one in term) if all(wrong) else ():
+        key, said = label["key"], " ".join([label["operator"], ", ".join(label.get("values") or [])]).rstrip()
+        has = f"every node of pool {name} has" if key in pool.labels else "the nodeSelector asks for"
+        yield pointer, f"{has} {key}: {pool.labels.get(key, selector.get(key))}, and this entry excludes it ({said})"
+
+
+def _excluding(term: Tree, place: int, labels: Mapping[str, str]) -> Iterator[tuple[str, Tree]]:
+    """Expressions of one term that do not hold of labels which are known, with their pointers."""
+    for number, label in enumerate(term.get("matchExpressions") or []):
+        if label.get("key") in labels and not _holds(label, labels[label["key"]]):
+            yield f"{_REQUIRED}/{place}/matchExpressions/{number}", label
+
+
+def _holds(label: Tree, value: str) -> bool:
     """Whether it is true of a label with this value."""
-    match label.operator:
+    values = label.get("values") or []
+    match label.get("operator"):
         case "In":
-            return value in label.values
+            return value in values
         case "NotIn":
-            return value not in label.values
-        case "Exists" | "DoesNotExist":
-            return label.operator == "Exists"
-    if not value.isdecimal():
-        return False
-    return int(value) > int(label.values[0]) if label.operator == "Gt" else int(value) < int(label.values[0])
+            return value not in values
+        case "DoesNotExist":
+            return False
+        case "Gt" | "Lt" if values and values[0].isdecimal():
+            above = label["operator"] == "Gt"
+            return value.isdecimal() and (int(value) > int(values[0]) if above else int(value) < int(values[0]))
+    return True
 
 
 def gates_are_lifted(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -57,4 +81,5 @@ def gates_are_lifted(context: Context, resolution: Resolution) -> Iterator[Findi
             yield found("TW461", where, message, "waive this where a controller of yours lifts it; or remove it")
 
 
-PLAN = (pool_has_such_nodes, gates_are_lifted)
+PLAN = (gates_are_lifted,)
+PODS = (pods_fit_their_pool,)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from trainwright.cluster.addons import Operator, release
 from trainwright.findings import Finding
-from trainwright.findings.codes import ADD_IT, found, one_of
+from trainwright.findings.codes import ADD_IT, found, milder, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Binding, Gang, OperatorName, Refusal
+from trainwright.handshake import Binding, Gang, OperatorName, Refusal, Role
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.operators import TARGETS
 from trainwright.operators.base import GangFlag, RunPod, Target
 from trainwright.operators.kueue.releases import CLAIMS
+from trainwright.operators.quota import Offer, asked, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
-from trainwright.plan.incident import delayed, incident
+from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond
 from trainwright.plan.pods import in_volcano_queue
+from trainwright.plan.stated import all_words
+from trainwright.units import counted
 
 
 def queue(context: Context) -> Iterator[Finding]:
@@ -60,22 +64,25 @@ def by_hand(context: Context) -> Iterator[Finding]:
     """Labels of schedulers: the plan sets those that are read, where they are read. With a queue on the pods too, a run would be
     admitted twice (kueue#2612).
     """
-    for field in ("labels", "pod_labels"):
-        for key in getattr(context.run, field):
-            where, read = context.locate.run(f"/{field}/{escape(key)}"), labels_of_schedulers()  # which loads all targets
+    stated = [
+        (field, key, context.locate.at(f"{source}/{field}/{escape(key)}"))
+        for words, source in all_words(context.run)
+        for field in ("labels", "pod_labels", "annotations", "pod_annotations")
+        for key in getattr(words, field, ())
+    ]
+    for field, key, where in stated:
+        if field in ("labels", "pod_labels"):
+            read = labels_of_schedulers()  # which loads all targets
             if key in read or (field == "pod_labels" and key.startswith(PREFIX)):
                 message = f"label {key} is set by the plan, on the object where it is read"
                 yield found("TW451", where, message, f"remove it, and use {read.get(key, 'queue')}")
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
-    for field in ("annotations", "pod_annotations"):
-        for key in getattr(context.run, field):
-            if key in ANNOTATIONS_OF_SCHEDULERS or key.startswith(PREFIX):
-                where = context.locate.run(f"/{field}/{escape(key)}")
-                message = f"annotation {key} is set by the plan, on the object where it is read"
-                field_of_run = ANNOTATIONS_OF_SCHEDULERS.get(key, "queue and placement")
-                yield found("TW451", where, message, f"remove it, and use {field_of_run}")
+        elif key in ANNOTATIONS_OF_SCHEDULERS or key.startswith(PREFIX):
+            message = f"annotation {key} is set by the plan, on the object where it is read"
+            instead = ANNOTATIONS_OF_SCHEDULERS.get(key, "queue and placement")
+            yield found("TW451", where, message, f"remove it, and use {instead}")
 
 
 _UNREAD = frozenset({*ANNOTATIONS_OF_SCHEDULERS, *(label for one in SCHEDULERS.values() for label in one.former_labels)})
@@ -205,6 +212,39 @@ def stays_behind(context: Context, resolution: Resolution, manifests: Sequence[M
     yield found("TW464", context.locate.run("/queue"), message, fix)
 
 
+def quota(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a queue can never give, as far as the profile states its quota. Kueue takes the pods of one role from one flavor
+    (kubernetes-sigs/kueue, pkg/scheduler/flavorassigner); what a cohort lends, only the cluster knows for sure.
+    """
+    roles, given = resolution.binding.roles, offers(resolution)
+    for resource in dict.fromkeys(one.resource for one in given):
+        wanted = {role: number for role in roles if (number := asked(resolution, role).get(resource))}
+        offered = [one for one in given if one.resource == resource]
+        said = [one for role, number in wanted.items() if (one := _too_much(resolution, role, number, offered))]
+        alone, total = [one.most for one in offered if one.most is not None], sum(wanted.values())
+        if not said and len(alone) == len(offered) and total > sum(alone):
+            said = [(f"the run asks for {total:f} {resource}, and its queue gives {sum(alone):f} at most", True)]
+        for message, sure in said[:1]:
+            fix = "lower what the run asks for, name another queue, or correct the profile if the queue has more"
+            yield (found if sure else milder)("TW467", context.locate.run("/queue"), f"{message}: {context.run.queue}", fix)
+
+
+def _too_much(resolution: Resolution, role: Role, number: Decimal, offered: Sequence[Offer]) -> tuple[str, bool] | None:
+    """What is wrong with what the pods of one role ask for, and whether that is sure; None where some flavor may have it."""
+    pool, resource = resolution.pool_of(role)[0], offered[0].resource
+    fitting = [one for one in offered if not one.pools or pool in one.pools]
+    asks = f"role {role.name} asks for {number:f} {resource}"
+    if not fitting:
+        return f"{asks} in pool {pool}, and no flavor of its queue has nodes of that pool", True
+    limits = [one.most for one in fitting if one.most is not None]
+    if len(limits) == len(fitting) and number > max(limits):
+        return f"{asks}, and its queue gives {max(limits):f} at most", True
+    known = [one.reach for one in fitting if one.reach is not None]
+    if len(known) == len(fitting) and number > max(known):
+        return f"{asks}, and its queue has {max(known):f} with all that the profile's queues of its cohort lend", False
+    return None
+
+
 def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue admits a run as a whole; a gang scheduler behind it is a second gate."""
     if resolution.plan.gang and context.run.queue and context.cluster.kueue:
@@ -246,6 +286,23 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
 
 
+def impatience(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Somebody who evicts the whole run, or the rest of it, before what it waits for can be there."""
+    run, kueue, binding = context.run, context.cluster.kueue, resolution.binding
+    waits, fix = kueue.wait_for_pods_ready if kueue and run.queue else None, "raise it in cluster and profile; or waive this"
+    if waits and resolution.plan.data and run.peer_wait > waits.timeout:
+        message = f"pods are ready once their data is there, and Kueue suspends the run {waits.timeout} after it is admitted"
+        where = context.locate.cluster("/kueue/wait_for_pods_ready/timeout")
+        yield found("TW468", where, f"{message}: run {run.run} lets them wait {run.peer_wait}", fix)
+    if run.on_disruption == "fail" or not delayed(binding, resolution.supervised):
+        return
+    for one in impatient(run, context.cluster, resolution.needs, TARGETS[resolution.plan.target].operators):
+        if losses := loss_beyond(one.after) if one.after else None:
+            back = f"a pod that is lost {counted(losses, 'time')} comes back after {delay(losses)} s"
+            message = f"{back}, and before that {one.said}"
+            yield found("TW468", context.locate.at(one.source), message, fix)
+
+
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
     if context.run.on_disruption == "restart" or resolution.binding.recovery.disruption_rule:
@@ -282,17 +339,19 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 
 RUN = (queue, topology_level, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, two_gates, evictions, disruption)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, impatience, evictions, disruption)
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
 
     Kueue admits pods with claims from 0.18 on, and only those that name a template (kueue, pkg/dra/claims.go).
     """
-    claims = {claim["name"]: claim for pod in pods for claim in pod.found.spec.get("resourceClaims") or []}
+    claims = {
+        claim["name"]: (claim, pod.where(context.locate, f"/resourceClaims/{number}"))
+        for pod in pods for number, claim in enumerate(pod.found.spec.get("resourceClaims") or [])
+    }
     if not claims:
         return
-    name, cluster = next(iter(claims)), context.cluster
-    where = context.locate.run(f"/resource_claims/{name}")
+    where, cluster = next(iter(claims.values()))[1], context.cluster
     minor = int(cluster.kubernetes.split(".")[1])
     if minor < 31:
         message = f"Kubernetes {cluster.kubernetes} does not know resource claims in this form"
@@ -305,8 +364,7 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
     if not CLAIMS.of(cluster.kueue.version):
         message = f"Kueue {cluster.kueue.version} admits no pod with resource claims"
         yield found("TW463", where, message, "upgrade it to 0.18, and map the device classes there; or remove queue")
-    for name in (name for name, claim in claims.items() if "resourceClaimName" in claim):
-        where = context.locate.run(f"/resource_claims/{name}")
+    for name, where in ((name, where) for name, (claim, where) in claims.items() if "resourceClaimName" in claim):
         message = f"{name} names an existing ResourceClaim, and Kueue admits only claims made from templates"
         yield found("TW463", where, message, "write template, with a ResourceClaimTemplate; or remove queue")
 

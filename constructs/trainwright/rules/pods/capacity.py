@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import dotted, escape, tokens
+from trainwright.findings.locate import dotted, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.manifest.template.containers import containers_of_role
@@ -99,11 +99,11 @@ def _scratch_of(context: Context, resolution: Resolution, role: Role) -> Iterato
     written = any(isinstance(one.container, KubernetesContainer) for one in containers_of_role(resolution, role))
     if amount is None or amount.limit is None or written:
         return
-    for path, mount in context.run.mounts.items():
+    for mount, source in resolution.mounts[role.name].values():
         if isinstance(mount, ScratchMount) and mount.scratch > Bytes.parse(amount.limit):
             more = dotted(tokens(amount.source.removeprefix("run:")))
             message = f"scratch of {mount.scratch} counts against the pod's ephemeral storage of {amount.limit}"
-            where = context.locate.run(f"/mounts/{escape(path)}")
+            where = context.locate.at(source)
             yield found("TW308", where, f"{message}: a pod that fills it is evicted", f"lower it, or raise {more}")
 
 

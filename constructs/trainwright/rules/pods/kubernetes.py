@@ -29,8 +29,10 @@ class Part(NamedTuple):
 
 
 def written_parts(context: Context) -> Iterator[Part]:
-    """Those of the run and of every pool."""
+    """Those of the run, of its roles and of every pool."""
     yield from _of(context.run.containers, context.run.mounts, "run:")
+    for name, parts in context.run.roles.items():
+        yield from _mounts(parts.mounts, f"run:/roles/{escape(name)}")
     for name, pool in context.cluster.node_pools.items():
         yield from _of(pool.pods.containers, pool.pods.mounts, f"cluster:/node_pools/{escape(name)}/pods")
 

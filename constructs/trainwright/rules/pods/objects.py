@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from trainwright.manifest.provenance import Provenance, origin
 from trainwright.operators import TARGETS
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
+from trainwright.plan.stated import all_words
 from trainwright.rules.pods.kubernetes import written_parts
 from trainwright.units import counted
 
@@ -53,15 +55,12 @@ LONGEST_LABEL = 63
 
 def labels(context: Context) -> Iterator[Finding]:
     """Labels and annotations that the plan or a controller needs for itself."""
-    for field in ("labels", "pod_labels", "annotations", "pod_annotations"):
-        for key in getattr(context.run, field):
-            if _is_reserved(key):
-                yield found(
-                    "TW410",
-                    context.locate.run(f"/{field}/{escape(key)}"),
-                    f"{field.removeprefix('pod_').removesuffix('s')} {key} belongs to the plan or to a controller",
-                    "use a prefix of your own, such as example.com/",
-                )
+    for words, source in all_words(context.run):
+        for field in ("labels", "pod_labels", "annotations", "pod_annotations"):
+            for key in filter(_is_reserved, getattr(words, field, ())):
+                message = f"{field.removeprefix('pod_').removesuffix('s')} {key} belongs to the plan or to a controller"
+                where = context.locate.at(f"{source}/{field}/{escape(key)}")
+                yield found("TW410", where, message, "use a prefix of your own, such as example.com/")
 
 
 def _is_reserved(label: str) -> bool:
@@ -111,11 +110,11 @@ def overrides_are_valid(
 def _invalid(context: Context, kind: str, problem: Problem, answers: Provenance) -> Finding:
     """A problem of a patched object, on the line of the override that made it, where one is known."""
     source, below = origin(answers, problem.pointer)
-    where = context.locate.source(source, below) if source.startswith(_IN_KUBERNETES_WORDS) else None
+    where = context.locate.source(source, below) if _IN_KUBERNETES_WORDS.match(source) else None
     return found("TW603", where or _patch_of(context, kind), _of_kind(kind, problem), problem.fix)
 
 
-_IN_KUBERNETES_WORDS = ("run:/overrides/", "run:/containers/", "run:/mounts/", "cluster:/node_pools/")
+_IN_KUBERNETES_WORDS = re.compile(r"run:/(overrides|containers|(roles/[^/]+/)?mounts)/|cluster:/node_pools/")
 """Sources of what may be written as Kubernetes writes it."""
 
 

@@ -35,7 +35,8 @@ def is_consistent(context: Context, resolution: Resolution, pods: Pods) -> Itera
     """What a schema does not see, and the API server, the kubelet or the container runtime refuses."""
     run, pools = context.run, [pool.pods for pool in resolution.node_pools]
     brought = run.overrides.pod or run.overrides.objects or run.containers or any(one.containers or one.mounts for one in pools)
-    if not brought and not any(isinstance(mount, _FROM_ELSEWHERE) for mount in run.mounts.values()):
+    mounts = (mount for role in resolution.binding.roles for mount, _ in resolution.mounts[role.name].values())
+    if not brought and not any(isinstance(mount, _FROM_ELSEWHERE) for mount in mounts):
         return  # all is the compiler's own, and what follows takes its time to load
     from trainwright.validate.pods import reference_problems, template_problems
 

@@ -18,6 +18,7 @@ from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
+from trainwright.plan.stated import rank_mount
 from trainwright.rules.cluster.profile import class_findings
 from trainwright.rules.pods.pod import added_containers
 from trainwright.run import ConfigMapMount, ImageMount, KubernetesMount, Mount, ProjectedMount, SecretMount
@@ -43,7 +44,7 @@ LONGEST_DRAIN = 600
 
 def checkpoint_volume(context: Context) -> Iterator[Finding]:
     run = context.run
-    if run.needs_checkpoints and run.checkpoints.store is None and run.checkpoints.mount not in run.mounts:
+    if run.needs_checkpoints and run.checkpoints.store is None and run.checkpoints.mount not in run.rank_mounts:
         yield found(
             "TW230",
             context.locate.run("/mounts"),
@@ -86,18 +87,19 @@ def paths(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> I
 
 
 _OVERRIDES = "run:/overrides/"
-_STATED = re.compile(r"run:/(mounts|overrides)/|cluster:/node_pools/[^/]+/pods/mounts/")
+_STATED = re.compile(r"run:/((roles/[^/]+/)?mounts|overrides)/|cluster:/node_pools/[^/]+/pods/mounts/")
 """Sources of mounts that the plan does not make of its own accord."""
 
 
 def scratch_is_writable(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What a run mounts at /tmp stands for the scratch of the plan, without which most programs do not start."""
-    mount = context.run.mounts.get(SCRATCH)
-    fixed = isinstance(mount, _READ_ONLY) or getattr(mount, "read_only", False)
-    if mount is not None and fixed and resolution.plan.security.read_only_root:
-        message = f"nothing can be written at {SCRATCH}, and the root file system is read-only"
-        fix = f"mount it below {SCRATCH}, or at a folder of its own; scratch of a size of yours is `{SCRATCH}: {{scratch: 20Gi}}`"
-        yield found("TW233", context.locate.run(f"/mounts/{escape(SCRATCH)}"), message, fix)
+    fix = f"mount it below {SCRATCH}, or at a folder of its own; scratch of a size of yours is `{SCRATCH}: {{scratch: 20Gi}}`"
+    message = f"nothing can be written at {SCRATCH}, and the root file system is read-only"
+    for role in resolution.binding.roles:
+        mount, source = resolution.mounts[role.name].get(SCRATCH, (None, ""))
+        fixed = isinstance(mount, _READ_ONLY) or getattr(mount, "read_only", False)
+        if mount is not None and fixed and resolution.security_of(role).read_only_root:
+            yield found("TW233", context.locate.at(source), message, fix)
 
 
 _READ_ONLY = (ConfigMapMount, SecretMount, ProjectedMount, ImageMount)
@@ -224,7 +226,7 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
     each = f"one takes about {_rounded(size)}, and claim {checkpoint.claim} has {claim.size}"
     if 2 * size > held:
         message = f"a new checkpoint does not fit beside the last one: {each}"
-        yield found("TW238", context.locate.run(f"/mounts/{escape(context.run.checkpoints.mount)}"), message, larger)
+        yield found("TW238", context.locate.at(rank_mount(context.run, context.run.checkpoints.mount)), message, larger)
     elif size * (checkpoint.keep + 1) > held:
         most = held // size - 1
         fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}: keep cannot be below {FEWEST_KEPT}"
@@ -293,7 +295,7 @@ def files(context: Context) -> Iterator[Finding]:
         if above is not None:
             message = f"{path} lies below {above}, which is a file of the run too"
             yield found("TW233", where, message, "use another path for one of them")
-        if path in run.mounts:
+        if any(path in mounts for mounts in (run.mounts, *(parts.mounts for parts in run.roles.values()))):
             yield found("TW233", where, f"{path} is a mount of the run too", "name a file below it, or use another path")
     texts = [content if isinstance(content, str) else json.dumps(content, indent=2) for content in run.files.values()]
     size = sum(len(text.encode()) for text in texts)
@@ -307,9 +309,9 @@ def compile_cache(context: Context) -> Iterator[Finding]:
     run, path = context.run, context.run.trainer.compile_cache if context.run.trainer else None
     if path is None:
         return
-    around = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
+    around = [mount for mount in run.rank_mounts if PurePosixPath(path).is_relative_to(mount)]
     mount = max(around, key=len, default=None)
-    if mount is not None and _keeps(run.mounts[mount]):
+    if mount is not None and _keeps(run.rank_mounts[mount]):
         return
     what = "is in no mount" if mount is None else f"is in {mount}, which is read-only or is deleted with its pod"
     yield found(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Launch, launches
@@ -272,5 +274,33 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW421", context.locate.run("/workload/command"), message, fix)
 
 
+def programs_are_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What pods without ranks start must be in their image, or in what they mount: mounts of the run are for its ranks."""
+    mounts, binding = context.run.rank_mounts, resolution.binding
+    for role in (one for one in binding.roles if not one.holds_ranks):
+        driver = binding.replaces_command and role == binding.roles[0]
+        line = line_of(context) if driver else line_in(context, resolution, role)
+        if line is None or not line.command or not (role.further or isinstance(context.run.workload, CommandWorkload)):
+            continue
+        there = [*resolution.mounts[role.name], *context.run.files]
+        for path in dict.fromkeys(_started(line.read)):
+            mount = max((one for one in mounts if path.is_relative_to(one)), key=len, default=None)
+            if mount and not any(path.is_relative_to(one) for one in there):
+                message = f"pods of role {role.name} start {path}, and {mount} is mounted in the pods that hold ranks alone"
+                fix = f"write the mount under roles.{role.name}.mounts too, or under roles.all.mounts; or use a path of the image"
+                yield found("TW332", context.locate.run(line.pointer), message, fix)
+
+
+def _started(command: Command) -> Iterator[PurePosixPath]:
+    """Programs, and the files that shells and python read as theirs."""
+    for simple in command.simple:
+        first, *rest = [word.text for word in simple.words[simple.start :]] or [""]
+        words = [first]
+        if simple.program in SHELLS or simple.program.startswith("python"):
+            options = [*takewhile(lambda word: word.startswith("-"), rest)]
+            words += [] if {"-c", "-m"} & {*options} else rest[len(options) :][:1]
+        yield from (PurePosixPath(word) for word in words if word.startswith("/"))
+
+
 RUN = (arguments, runs_a_file, launcher_in_script, dynamic_rendezvous)
-PLAN = (variables, keras, tracker)
+PLAN = (variables, keras, tracker, programs_are_there)

@@ -182,13 +182,13 @@ def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[F
 
 
 def host_file(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where mpirun reads the hosts, whoever writes them."""
-    run = context.run
-    for field, stated in (("files", run.files), ("mounts", run.mounts)):
-        for other in stated if resolution.needs.part(MPI) else ():
-            if PurePosixPath(HOSTFILE).is_relative_to(other):
-                message = f"{other} would hide {HOSTFILE}, from which mpirun reads its hosts"
-                yield found("TW233", context.locate.run(f"/{field}/{escape(other)}"), message, "use another path")
+    """Where mpirun reads the hosts, whoever writes them: in the launcher."""
+    there = {path: f"run:/files/{escape(path)}" for path in context.run.files}
+    there |= {path: source for path, (_, source) in resolution.mounts[resolution.binding.roles[0].name].items()}
+    for other, source in there.items() if resolution.needs.part(MPI) else ():
+        if PurePosixPath(HOSTFILE).is_relative_to(other):
+            message = f"{other} would hide {HOSTFILE}, from which mpirun reads its hosts"
+            yield found("TW233", context.locate.at(source), message, "use another path")
 
 
 def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -213,7 +213,15 @@ def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user."""
     security = resolution.plan.security
     where = context.locate.at(security.sources.get("user", security.sources.get("root", "run:/security")))
-    if resolution.needs.part(MPI) is None or security.user in (0, USER_ID):
+    if resolution.needs.part(MPI) is None:
+        return
+    for role in resolution.binding.roles:
+        own = resolution.security_of(role)
+        if not role.further and (own.user or 0) != (security.user or 0):
+            message = f"role {role.name} has user {own.user}, and ssh goes from user to user of one name and one home"
+            where = context.locate.at(own.sources.get("user", own.sources.get("root", "run:/security")))
+            yield found("TW428", where, message, "remove it, and write `security` of the run, which is that of both ends")
+    if security.user in (0, USER_ID):
         return
     home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
     if security.user:

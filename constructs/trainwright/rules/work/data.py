@@ -27,11 +27,11 @@ def places(context: Context) -> Iterator[Finding]:
             yield found("TW240", where, f"{path} is not a plain absolute path", fix)
             continue
         mount = mount_of(run, path)
-        if mount is None or not isinstance(run.mounts[mount], ClaimMount):
-            what = "nothing is mounted there" if mount is None else f"{mount} is {_in_place_of_a_claim(run.mounts[mount])}"
+        if mount is None or not isinstance(run.rank_mounts[mount], ClaimMount):
+            what = "nothing is mounted there" if mount is None else f"{mount} is {_in_place_of_a_claim(run.rank_mounts[mount])}"
             fix = f"mount a claim there, such as `mounts: {{{path}: {{claim: NAME, read_only: true}}}}`"
             yield found("TW240", where, f"data at {path} would be lost: {what}", fix)
-        others = (*run.mounts, *run.files, *(other for other in run.prepare if other != path))
+        others = (*run.rank_mounts, *run.files, *(other for other in run.prepare if other != path))
         inside = next((other for other in others if other != path and PurePosixPath(other).is_relative_to(path)), None)
         if inside:
             message = f"{inside} lies in the data at {path}, which is read-only"
@@ -50,7 +50,7 @@ def claims(context: Context) -> Iterator[Finding]:
     run = context.run
     namespace = context.cluster.namespaces.get(run.namespace)
     for path in run.prepare:
-        mount = run.mounts.get(mount_of(run, path) or "")
+        mount = run.rank_mounts.get(mount_of(run, path) or "")
         claim = namespace.claims.get(mount.claim) if namespace and isinstance(mount, ClaimMount) else None
         if claim and isinstance(mount, ClaimMount) and claim.access == "ReadOnlyMany":
             yield found(

@@ -8,7 +8,7 @@ from math import ceil
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import at, escape
+from trainwright.findings.locate import at
 from trainwright.handshake import Role
 from trainwright.plan import Resolution
 from trainwright.run import KubernetesMount, Mount, Resources, ScratchMount
@@ -84,10 +84,10 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     for role in resolution.binding.roles:
         if parts := context.run.roles.get(role.name):
             yield from _too_small(context, resolution, f"/roles/{role.name}/resources", parts.resources, role)
-    for path, mount in context.run.mounts.items():
+    for mount, source in (one for role in resolution.binding.roles for one in resolution.mounts[role.name].values()):
         size, below = _scratch(mount)
         if size is not None and size.bytes > LARGEST_SCRATCH:
-            where = context.locate.run(f"/mounts/{escape(path)}{below}")
+            where = context.locate.at(f"{source}{below}")
             yield found("TW218", where, f"no node has {size} of disk", "write what the program needs, as in 500Gi")
 
 

@@ -11,6 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.run.roles import ALL
 from trainwright.units import Bytes
 
 
@@ -18,7 +19,7 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     """Roles are those of the target, which may have fewer of them for this topology."""
     known = [role.name for role in resolution.binding.roles]
     for name in context.run.roles:
-        if name not in known:
+        if name not in known and name != ALL:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
             fix = f"use one of: {', '.join(known)}; or add `pods` for a further role, if the target supports them"
             yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, fix)

@@ -1,0 +1,75 @@
+"""``trainwright status``: where runs stand in the cluster."""
+
+from __future__ import annotations
+
+import json as encoder
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from trainwright.cli.session import JsonOption, ProjectOption, output, say, stop
+from trainwright.cli.snapshots import ContextOption, FromOption, RunsArgument, Seen, look
+from trainwright.live.status import Line, status_lines, summary, table
+
+
+def command(
+    runs: RunsArgument = None,
+    file: FromOption = None,
+    context: ContextOption = None,
+    project: ProjectOption = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again; ends with Ctrl-C.")] = False,
+    every: Annotated[int, typer.Option("--every", metavar="SECONDS", min=1, help="Between two looks of --watch.")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Show one line a run: its state, step, rate and time to go, last commit, attempts and goodput.
+
+    Also what is in the cluster and not in dist/, and the other way round. Reads the cluster and changes nothing.
+    """
+    if watch and (file or json):
+        stop("--watch looks at a cluster: give neither --from nor --json with it")
+    seen = look(project, runs or (), file, context)
+    lines = _lines(seen, bool(runs))
+    if json:
+        data = {
+            "taken": seen.snapshot.now.isoformat(),
+            "lacks": dict(seen.snapshot.lacks),
+            "runs": [line.data() for line in lines],
+        }
+        output(encoder.dumps(data, indent=2))
+        return
+    if watch:
+        _watch(seen, lines, bool(runs), lambda: look(project, runs or (), None, context), every)
+        return
+    output("\n".join([*table(lines), summary(lines)]))
+    for what, why in seen.snapshot.lacks.items():
+        say(f"the snapshot lacks {what}: {why}")
+
+
+def _lines(seen: Seen, chosen: bool) -> list[Line]:
+    return status_lines(seen.snapshot, seen.runs, seen.every, foreign=not chosen)
+
+
+def _watch(seen: Seen, lines: list[Line], chosen: bool, again: Callable[[], Seen], seconds: int) -> None:
+    """One table that changes on a terminal; elsewhere a line for each run whose state changes."""
+    if not sys.stdout.isatty():
+        before: dict[str, tuple[str, str]] = {}
+        while True:
+            for line in lines:
+                if before.get(line.name) != (line.state, line.pods):
+                    output(f"{seen.snapshot.now:%H:%M:%S}  {'  '.join(cell for cell in line.cells() if cell != '-')}")
+                    before[line.name] = (line.state, line.pods)
+            time.sleep(seconds)
+            seen = again()
+            lines = _lines(seen, chosen)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(Text("\n".join([*table(lines), f"{seen.snapshot.now:%H:%M:%S}  {summary(lines)}"])), refresh=True)
+            time.sleep(seconds)
+            seen = again()
+            lines = _lines(seen, chosen)

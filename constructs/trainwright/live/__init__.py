@@ -1,0 +1,1 @@
+"""What runs in a cluster: read, and changed when asked."""

@@ -1,0 +1,126 @@
+"""The runs of a project and the objects of a snapshot, held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from trainwright.findings import CompileError, Severity, Where
+from trainwright.live.case import Case, carriers, case_of
+from trainwright.live.snapshot import Object, Snapshot
+from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.labels import RUN_LABEL
+from trainwright.manifest.written import values
+from trainwright.objects.fields import mapping
+from trainwright.operators import TARGETS
+from trainwright.project.built import SUFFIX
+from trainwright.project.load import Project, load_sources_for
+from trainwright.project.record import RunRecord
+
+
+class Expected(NamedTuple):
+    """An active run, as its record has it."""
+
+    run: str
+    record: RunRecord
+
+    @property
+    def cluster(self) -> str:
+        return str(self.record.facts.get("cluster", ""))
+
+    @property
+    def namespace(self) -> str:
+        return str(self.record.facts.get("namespace", ""))
+
+    @property
+    def name(self) -> str:
+        """Of the object that carries it."""
+        return f"{self.run}-{self.record.identity}"
+
+    @property
+    def kind(self) -> GroupKind:
+        target = str(self.record.facts.get("target", ""))
+        return TARGETS[target].kind if target in TARGETS else GroupKind("batch", "Job")
+
+
+def expected(records: Mapping[str, RunRecord]) -> list[Expected]:
+    """What ``dist/`` has, by run."""
+    return [Expected(run, record) for run, record in sorted(records.items()) if record.state == "active"]
+
+
+def case_for(snapshot: Snapshot, run: Expected) -> Case:
+    """The case of a run of the project, which may not be there."""
+    manifest = snapshot.get(run.kind, run.namespace, run.name)
+    return Case(snapshot, run.run, run.namespace, run.name, run.kind, manifest)
+
+
+def strangers(snapshot: Snapshot, runs: Sequence[Expected]) -> Iterator[Case]:
+    """Objects that carry runs of ours and are not in ``dist/``: of a run that was removed, or an identity that was replaced."""
+    known = {(run.namespace, run.name) for run in runs}
+    for one in carriers(snapshot):
+        if (one["metadata"].get("namespace", ""), one["metadata"]["name"]) not in known:
+            yield case_of(snapshot, str(mapping(one, "/metadata/labels")[RUN_LABEL]), one)
+
+
+def of_cluster(snapshot: Snapshot, runs: Sequence[Expected]) -> list[Expected]:
+    """The runs of the cluster that a snapshot is of, which it does not name: of that whose objects it has most of.
+
+    Events tell of those that are gone. Where it has none of any, those whose namespaces are in it.
+    """
+    cases = [(run, case_for(snapshot, run)) for run in runs]
+    there = [run for run, case in cases if case.manifest is not None] or [run for run, case in cases if case.events]
+    named = {str(one["metadata"]["name"]) for one in snapshot.objects if one["kind"] == "Namespace"}
+    named |= {str(one["metadata"].get("namespace")) for one in snapshot.objects}
+    clusters = [run.cluster for run in there]
+    if clusters:
+        most = max(set(clusters), key=clusters.count)
+        return [run for run in runs if run.cluster == most and (run.namespace in named or run in there)]
+    return [run for run in runs if run.namespace in named]
+
+
+def written_for(project: Project, run: Expected) -> list[Object]:
+    """Objects in its file of ``dist/`` and in that of its foundation; every scalar is text."""
+    place = project.dist / run.cluster / run.namespace
+    files = (place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}")))
+    return [one for path in files for one in _read(path) if isinstance(one, dict) and "metadata" in one and "kind" in one]
+
+
+def typed_for(project: Project, run: Expected) -> list[Object]:
+    """The same with numbers as numbers, which takes ten times as long.
+
+    Raises:
+        CompileError: where a file cannot be read.
+    """
+    from trainwright.validate.manifests import read_manifests  # only where pods are made of them
+
+    place = project.dist / run.cluster / run.namespace
+    found: list[Object] = []
+    for path in (place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}"))):
+        manifests, findings = read_manifests(path)
+        if findings := [one for one in findings if one.severity is Severity.ERROR]:
+            raise CompileError(findings)
+        found += [one.data for one in manifests]
+    return found
+
+
+def _read(path: Path) -> list[Object]:
+    return list(values(path.read_text(encoding="utf-8"))) if path.is_file() else []
+
+
+def locator(project: Project, run: str) -> Callable[[str], Where | None]:
+    """Finds the lines of a run and of its profile; none where these cannot be read."""
+    return partial(_locate, project, run, {})
+
+
+def _locate(project: Project, run: str, kept: dict[str, object], source: str) -> Where | None:
+    if "locator" not in kept:
+        try:
+            sources = load_sources_for(project, run)
+            file = sources.runs.get(run)
+            kept["locator"] = file.locator(sources.clusters.get(file.run.cluster)) if file else None
+        except CompileError:
+            kept["locator"] = None
+    found = kept["locator"]
+    return found.source(source) if found is not None else None  # type: ignore[attr-defined]
