@@ -52,7 +52,7 @@ class RayJob:
         self.name: str = job["metadata"]["name"]
         self._folder, self._entrypoint = folder, job["spec"]["entrypoint"]
         self._head, [self._workers] = (job["spec"]["rayClusterSpec"][group] for group in ("headGroupSpec", "workerGroupSpecs"))
-        mounts = (mount["mountPath"] for mount in _container(self._head)["volumeMounts"])
+        mounts = (mount["mountPath"] for group in (self._head, self._workers) for mount in _container(group)["volumeMounts"])
         self._volumes = Volumes(folder, (*mounts, "/app"))
         self.spec: RunSpec | None = None
         """As the pods read it; None where the driver is a program of its author's."""

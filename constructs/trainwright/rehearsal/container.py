@@ -19,7 +19,7 @@ from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
-from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
+from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
 TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
@@ -136,7 +136,8 @@ def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local
     for name in dict.fromkeys(mount.name for mount in container.volume_mounts):
         files, _ = rendered_files(volumes[name], pod, setting.objects, pod.name)
         here = {path: file._replace(text=local(file.text)) for path, file in files.items()}
-        write_files(folders.files(container.name, name), here)
+        own = folders.files(container.name, name)
+        write_files(own, alike_in_all_pods(here, own, folders.copies))
 
 
 def _process_environment(
