@@ -113,16 +113,15 @@ def _replicas(manifest: Mapping[str, Any], kind: Kind, specs: Mapping[str, Any])
 
 
 def _trains(kind: Kind, replica: Replica) -> Tree:
-    """The container that trains."""
-    container: Tree = next(one for one in replica.template["spec"]["containers"] if one["name"] == kind.container)
-    return container
+    """The container that trains; without one the webhook refuses the job."""
+    containers: list[Tree] = [one for one in replica.template["spec"]["containers"] if one["name"] == kind.container]
+    return containers[0]
 
 
 def _master(replicas: list[Replica]) -> Replica:
     """A role of that name or the chief; else the first worker."""
-    return next((one for one in replicas if one.role in LEADERS), None) or next(
-        one for one in replicas if one.role == "worker"
-    )
+    first = [one for one in replicas if one.role in LEADERS]
+    return (first or [one for one in replicas if one.role == "worker"])[0]
 
 
 def _port(kind: str, replica: Replica) -> str:
@@ -144,8 +143,8 @@ def _of_pytorch(manifest: Mapping[str, Any], replicas: list[Replica], one: Repli
     variables.append(("PET_NPROC_PER_NODE", each))
     if not elastic:
         return [*variables, ("PET_NNODES", str(len(replicas)))]
-    worker = next(replica for replica in replicas if replica.role == "worker")
-    host, port = elastic.get("rdzvHost", worker.name), elastic.get("rdzvPort") or _port("PyTorchJob", worker)
+    workers = [replica for replica in replicas if replica.role == "worker"]
+    host, port = elastic.get("rdzvHost", workers[0].name), elastic.get("rdzvPort") or _port("PyTorchJob", workers[0])
     least, most = (elastic.get(field, len(replicas)) for field in ("minReplicas", "maxReplicas"))
     settings = ",".join(f"{entry['key']}={entry['value']}" for entry in elastic.get("rdzvConf", ()))
     optional = {
