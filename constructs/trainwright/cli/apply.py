@@ -10,15 +10,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from trainwright.apply.cluster import WrongClusterError, cluster_uid, demand_cluster
+from trainwright.apply.inventory import Inventory
+from trainwright.apply.plan import Plan, named
+from trainwright.apply.prepare import Prepared, prepare
+from trainwright.apply.repository import commit, project_name
+from trainwright.apply.work import Apply
 from trainwright.cli.session import Exit, ProjectOption, fail, no_such, open_sources, output, say, stop, today, watched
 from trainwright.findings import Severity
-from trainwright.live.apply import Apply
-from trainwright.live.cluster import WrongClusterError, cluster_uid, demand_cluster
-from trainwright.live.inventory import Inventory
 from trainwright.live.kubectl import Kubectl, KubectlError, Reason, current_context
-from trainwright.live.plan import Plan, named
-from trainwright.live.prepare import Prepared, prepare
-from trainwright.live.repository import commit, project_name
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project

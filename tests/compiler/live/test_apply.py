@@ -316,7 +316,7 @@ def test_two_who_apply_at_once_do_not_lose_what_was_made(lab: Lab) -> None:
     (name,) = [name for name in lab.cluster.names("configmaps") if name.startswith("trainwright-inventory")]
     program = (
         "from trainwright.live.kubectl import Kubectl\n"
-        "from trainwright.live.inventory import Inventory\n"
+        "from trainwright.apply.inventory import Inventory\n"
         "old = Inventory('git.example.com/research/runs', 'laptop', 'training', {}, '1')\n"
         f"assert old.name == '{name}'\n"
         "Kubectl('lab', 'training').apply(old.manifest)\n"

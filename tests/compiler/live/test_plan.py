@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainwright.live.before import in_the_way
-from trainwright.live.inventory import Entry, Inventory, Made
-from trainwright.live.plan import Wanted, plan, without_theirs
+from trainwright.apply.before import in_the_way
+from trainwright.apply.inventory import Entry, Inventory, Made
+from trainwright.apply.plan import Wanted, plan, without_theirs
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.project.record import RunRecord, record_text
 from trainwright.review.side import Side

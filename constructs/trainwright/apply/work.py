@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainwright.live.inventory import FOUNDATION, INVENTORY, Entry, Inventory, Made, annotation, is_kept
+from trainwright.apply.inventory import FOUNDATION, INVENTORY, Entry, Inventory, Made, annotation, is_kept
+from trainwright.apply.plan import Gone, Live, Plan, Wanted, named, without_theirs
 from trainwright.live.kubectl import Kubectl, KubectlError, Object, Reason, Resource
-from trainwright.live.plan import Gone, Live, Plan, Wanted, named, without_theirs
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.operators.operator import makes_pods
 

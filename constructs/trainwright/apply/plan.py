@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainwright.live.inventory import CONTENT, FOUNDATION, INVENTORY, Entry, Inventory, annotation, is_kept
+from trainwright.apply.inventory import CONTENT, FOUNDATION, INVENTORY, Entry, Inventory, annotation, is_kept
 from trainwright.live.kubectl import FIELD_MANAGER, Object
 from trainwright.manifest.kinds import GroupKind, ObjectKey
 from trainwright.manifest.labels import MANAGED, RUN_LABEL

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from trainwright.live.inventory import FOUNDATION, Inventory
-from trainwright.live.plan import Live
+from trainwright.apply.inventory import FOUNDATION, Inventory
+from trainwright.apply.plan import Live
 from trainwright.operators.operator import makes_pods
 from trainwright.project.built import SUFFIX
 from trainwright.project.record import RunRecord, as_written, record_text

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.live.before import after, before, in_the_way, only, running
-from trainwright.live.cluster import objects_there, stored_inventory, unserved
-from trainwright.live.inventory import FOUNDATION, Inventory
+from trainwright.apply.before import after, before, in_the_way, only, running
+from trainwright.apply.cluster import objects_there, stored_inventory, unserved
+from trainwright.apply.inventory import FOUNDATION, Inventory
+from trainwright.apply.plan import Live, Plan, Wanted, plan
 from trainwright.live.kubectl import Kubectl, Object, Resource
-from trainwright.live.plan import Live, Plan, Wanted, plan
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.project.built import Build
 from trainwright.review import Review, review
