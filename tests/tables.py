@@ -44,7 +44,7 @@ Schema = Mapping[str, Any]
 def reference(model: type[BaseModel], title: str, elsewhere: Mapping[str, str]) -> str:
     """A section for the model and for each part of it that has keys of its own; ``elsewhere`` maps parts to other pages."""
     schema = described_schema(model)
-    parts = {title: schema, **{name: part for name, part in sorted(schema["$defs"].items()) if name not in elsewhere}}
+    parts = {title: schema, **{name: part for name, part in sorted(schema.get("$defs", {}).items()) if name not in elsewhere}}
     return "\n\n".join(_section(name, part, elsewhere) for name, part in parts.items() if "properties" in part) + "\n"
 
 

@@ -107,9 +107,9 @@ def test_foundations_are_valid() -> None:
     assert kinds == {
         "Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime", "Job", "PodMonitor", "PrometheusRule", "ConfigMap",
     }
-    for built in fleet().foundations.values():
+    for key, built in fleet().foundations.items():
         for manifest in built.output.manifests:
-            assert_accepted(manifest, built.cluster.cluster.kubernetes)
+            assert_accepted(manifest, fleet().clusters[key.partition("/")[0]].cluster.kubernetes)
 
 
 def test_a_run_that_is_told_its_own_hash_is_another_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The examples for Argo CD do what the page says: in a real Lua, of the version that Argo CD has, and with a real jq."""
+"""What Argo CD is told of each kind does what the page says: in a real Lua, of the version that it has, and with a real jq."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from ruamel.yaml import YAML
 from tests.compiler.example import compiled
 from tests.compiler.targets import CASES as TARGETS
 from tests.compiler.targets import Statuses, on, profile_for
-from tests.tables import beside
 
+from trainwright.gitops.applications import health_patch
+from trainwright.gitops.model import GitOps
 from trainwright.operators import TARGETS as REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "constructs" / "trainwright" / "starter" / "argo-cd"
 APPLICATIONS = "argoproj.io_Application"
 Data = dict[str, Any]
 
-HEALTH_FILE = EXAMPLES / "health.yaml"
-HEALTH = YAML(typ="safe").load(HEALTH_FILE)["data"]
-FOUNDATION, RUNS = YAML(typ="safe").load_all(EXAMPLES / "applications.yaml")
+HEALTH = health_patch(GitOps(repository="https://git.example.com/ml/training.git"))["data"]
 
 
 QUEUED = [name for name, case in TARGETS.items() if case.kueue]
@@ -50,38 +48,14 @@ def test_an_object_that_no_controller_has_seen_is_not_healthy(kind: str) -> None
     assert assess(kind, {})[0] == "Progressing"
 
 
-def health_checks() -> str:
-    """The checks of all targets; one that several share is written out once."""
-    lines, written = [], dict[str, str]()
-    for name, target in REGISTRY.items():
-        key = f"  resource.customizations.health.{'_'.join(target.kind)}"
-        own = beside(target, "lua")
-        check = (own if own.exists() else own.parents[1] / "conditions.lua").read_text(encoding="utf-8")
-        if check in written:
-            lines.append(f"{key}: *{written[check]}")
-        else:
-            written[check] = name
-            lines += [f"{key}: &{name} |", *(f"    {line}" for line in check.splitlines())]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_checks_are_those_of_the_targets(pytestconfig: pytest.Config) -> None:
-    text, wanted = HEALTH_FILE.read_text(encoding="utf-8"), health_checks()
-    own, marker, checks = text.partition("  # The checks of all targets.\n")
-    if pytestconfig.option.update_snapshots:
-        HEALTH_FILE.write_text(own + marker + wanted, encoding="utf-8")
-        checks = wanted
-    assert checks == wanted, "not what the targets say: pytest tests/docs --snapshot-update writes it anew"
-
-
 def test_every_kind_that_carries_a_run_has_a_check() -> None:
     checks = {key.removeprefix("resource.customizations.health.") for key in HEALTH}
     assert checks - {APPLICATIONS} == STATUSES.keys()
 
 
 def test_every_kind_that_a_queue_writes_into_has_its_places() -> None:
-    groups = {f"{entry.get('group')}_{entry['kind']}" for entry in RUNS["spec"]["ignoreDifferences"]}
-    assert groups == {"_".join(TARGETS[target].kind) for target in QUEUED}
+    assert [name for name, target in REGISTRY.items() if target.queue_writes] == [name for name in REGISTRY if name in QUEUED]
+    assert [name for name, target in REGISTRY.items() if target.queue_adds_by_key] == ["train-job"]
 
 
 def assess(kind: str, manifest: Data) -> tuple[str, str]:
@@ -102,7 +76,7 @@ POOL: Data = {"labels": {"example.com/pool": "training"}}
 def manifest_of(target: str) -> Data:
     """The object that carries a run, for a pool with labels and taints."""
     pools = {"h100": POOL, "cpu": POOL | {"taints": [{"key": "cpu"}]}}
-    result = compiled(on(target), profile_for(target) | {"node_pools": pools})
+    result = compiled(on(target, scheduling_gates=["example.com/network"]), profile_for(target) | {"node_pools": pools})
     group, kind = TARGETS[target].kind
     (manifest,) = (one for one in result.manifests if (one["apiVersion"].rpartition("/")[0], one["kind"]) == (group, kind))
     return manifest
@@ -110,8 +84,7 @@ def manifest_of(target: str) -> Data:
 
 def ignored(target: str, manifest: Data) -> Data:
     """What is left of an object after Argo CD has taken out what it does not compare."""
-    entry = next(one for one in RUNS["spec"]["ignoreDifferences"] if (one.get("group", ""), one["kind"]) == TARGETS[target].kind)
-    for expression in entry["jqPathExpressions"]:
+    for expression in REGISTRY[target].queue_writes:
         manifest = jq.compile(f"del({expression})").input_value(manifest).first()
     return manifest
 
@@ -130,11 +103,12 @@ def places(value: Any, pointer: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("target", [target for target in QUEUED if target != "train-job"])
 def test_what_a_queue_writes_into_pods_is_not_compared(target: str) -> None:
     manifest = manifest_of(target)
-    written = {place for place in places(manifest) if place.rpartition("/")[2] in ("nodeSelector", "tolerations")}
-    scaled = {"/spec/pytorchReplicaSpecs/Worker/replicas"} if target == "pytorch-job" else set()
+    fields = {"nodeSelector", "tolerations", "schedulingGates"}
+    written = {place for place in places(manifest) if place.rpartition("/")[2] in fields}
+    assert {place.rpartition("/")[2] for place in written} == fields
     gone = set(places(manifest)) - set(places(ignored(target, manifest)))
-    assert written | scaled <= gone
-    assert all(any(place.startswith(root) for root in written | scaled) for place in gone)
+    assert written <= gone
+    assert all(any(place.startswith(root) for root in written) for place in gone), "sizes are Git's, and so is all the rest"
 
 
 def test_what_a_queue_adds_to_a_train_job_is_not_compared() -> None:
@@ -152,13 +126,3 @@ def test_of_a_foundation_what_must_outlive_runs_is_not_pruned() -> None:
     }
     assert kept == {"Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime"}
     assert {one["kind"] for one in objects} - kept == {"Job", "PodMonitor", "PrometheusRule", "ConfigMap"}
-
-
-def test_the_settings_keep_what_must_be_kept() -> None:
-    assert FOUNDATION["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True}
-    assert RUNS["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True, "allowEmpty": True}
-    assert RUNS["spec"]["syncPolicy"]["retry"]["limit"] < 0
-    assert RUNS["spec"]["syncPolicy"]["retry"]["refresh"], "a retry without an end would keep to the commit that failed"
-    assert set(RUNS["spec"]["syncPolicy"]["syncOptions"]) == {
-        "ApplyOutOfSyncOnly=true", "ServerSideApply=true", "RespectIgnoreDifferences=true",
-    }

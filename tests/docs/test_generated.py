@@ -28,6 +28,7 @@ from tests.tables import (
 )
 
 from trainwright.cluster import Cluster
+from trainwright.gitops.model import GitOps
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
 from trainwright.operators import TARGETS
 from trainwright.policy import Policy
@@ -38,6 +39,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "run": lambda: reference(Run, "A run", {}),
     "policy": lambda: reference(Policy, "A policy", {}),
     "cluster": lambda: reference(Cluster, "A cluster", {"Monitoring": "monitoring.md", "Dashboard": "monitoring.md"}),
+    "gitops": lambda: reference(GitOps, "Keys of the file", {}),
     "operators": operator_table,
     "schedulers": scheduler_table,
     "features": feature_table,

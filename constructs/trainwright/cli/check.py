@@ -28,6 +28,7 @@ from trainwright.findings import Finding, Severity
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.processors import over_processors
+from trainwright.project.record import ARGO_CD
 from trainwright.project.scope import obstacles
 from trainwright.project.status import compare, compare_runs, last_records, told_before
 from trainwright.report.finding import by_cause
@@ -63,7 +64,8 @@ def command(
         subject = ", ".join(runs)
     else:
         found = [*build.findings, *ways.all, *compare(where, build, records)]
-        subject = f"{counted(len(build.runs), 'run')} and {counted(len(build.foundations), 'foundation')}"
+        foundations = sum(not key.startswith(ARGO_CD) for key in build.foundations)
+        subject = f"{counted(len(build.runs), 'run')} and {counted(foundations, 'foundation')}"
     findings = list(dict.fromkeys(found))  # errors of the build are in the way of a synth too
     shown = [finding for finding in findings if wanted.shows(finding.severity)]
     told = told_before(build, records) & set(shown) if wanted is Detail.NORMAL and not runs and style is Format.TEXT else set()

@@ -76,7 +76,7 @@ def command(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.resolve().name}.", dir=folder.resolve().parent) as scratch:
         made = _make(Path(scratch), name, text, profile)
-        files = cluster_files(name, made.profile, made.namespace) if adds else made.files
+        files = cluster_files(name, made.profile) if adds else made.files
         if adds:
             _write(files, folder)
         else:
@@ -120,7 +120,6 @@ class Made:
 
     profile: str
     """Its text, with the target that runs get."""
-    namespace: str
     files: Mapping[str, str]
     """Of a whole project, and what `synth` wrote."""
     gpus: int
@@ -133,7 +132,7 @@ def _make(folder: Path, name: str, text: str, profile: Cluster) -> Made:
     namespace = next(iter(profile.namespaces))
     starter, drafts = _starter(profile, namespace), dict[str, Drafts]()
     for written in dict.fromkeys((text, text.replace(*LOWER_LEVEL))):
-        _write(project_files(name, written, namespace), folder)
+        _write(project_files(name, written), folder)
         drafts[written] = Drafts(Project(folder), folder / FIRST_RUN_PATH, load_sources(Project(folder)))
     ways = (Drafts.carried, Drafts.first)
     tried = ((written, draft, way(draft, starter)) for way in ways for written, draft in drafts.items())
@@ -143,11 +142,11 @@ def _make(folder: Path, name: str, text: str, profile: Cluster) -> Made:
         why = draft.errors(starter)[0].message
         written = re.sub(r"(?m)^(kubernetes: .*\n)", rf"\g<1>default_target: {fits.target}  # {why}\n", written, count=1)
     run = run_files(starter_text(replace(fits, target=None)) + (IDLE if fits.gpus else "")) if fits else {}
-    files = project_files(name, written, namespace) | run
+    files = project_files(name, written) | run
     _write(files, folder)
     with suppress(CompileError):  # of a profile without a run, which `check` repeats
         write(folder, Detail.QUIET)
-    return Made(written, namespace, {**files, "charts/lock/": "", "dist/": ""}, starter.gpus, missing)
+    return Made(written, {**files, "charts/lock/": "", "dist/": ""}, starter.gpus, missing)
 
 
 LOWER_LEVEL = (

@@ -10,6 +10,7 @@ import typer
 
 from trainwright.cli.session import output
 from trainwright.cluster import Cluster
+from trainwright.gitops.model import GitOps
 from trainwright.model import Model
 from trainwright.policy import Policy
 from trainwright.run import Run
@@ -21,14 +22,17 @@ class Kind(StrEnum):
     CLUSTER = "cluster"
     DEFAULTS = "defaults"
     POLICY = "policy"
+    GITOPS = "gitops"
 
 
-MODELS: dict[Kind, type[Model]] = {Kind.RUN: Run, Kind.CLUSTER: Cluster, Kind.DEFAULTS: Defaults, Kind.POLICY: Policy}
+MODELS: dict[Kind, type[Model]] = {
+    Kind.RUN: Run, Kind.CLUSTER: Cluster, Kind.DEFAULTS: Defaults, Kind.POLICY: Policy, Kind.GITOPS: GitOps,
+}
 """What describes each kind of file."""
 
 
 def command(kind: Annotated[Kind, typer.Argument(help="What to describe.")] = Kind.RUN) -> None:
-    """Print the JSON Schema of a run file, of a cluster profile, of the defaults of runs or of a policy.
+    """Print the JSON Schema of a run file, of a cluster profile, of the defaults of runs, of a policy or of what Argo CD is told.
 
     An editor with a YAML language server completes and checks keys with it.
     """

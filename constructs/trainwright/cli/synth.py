@@ -30,6 +30,7 @@ from trainwright.project.changes import object_changes, run_lines
 from trainwright.project.hold import objects_in
 from trainwright.project.load import Project
 from trainwright.project.processors import over_processors
+from trainwright.project.record import foundation_title
 from trainwright.project.scope import every_run, obstacles
 from trainwright.project.status import last_records, told_before
 from trainwright.project.synth import Written, write_runs
@@ -139,7 +140,7 @@ def _file_lines(written: Written, foundations: Mapping[str, str]) -> Iterator[st
         old, new = before.foundations.get(key), after.foundations.get(key)
         if new is None or old is None or old.dist != new.dist:
             how = f"changed{foundations.get(key, '')}"
-            yield f"foundation {key}: {'removed' if new is None else 'new' if old is None else how}"
+            yield f"{foundation_title(key)}: {'removed' if new is None else 'new' if old is None else how}"
     for name in sorted(before.clusters.keys() | after.clusters.keys()):
         if before.clusters.get(name) != after.clusters.get(name):
             yield f"profile {name}: recorded as its runs are compiled now"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,6 +121,13 @@ class AddedContainer(NamedTuple):
     """Pointer of what the object must have besides, or no pod gets it."""
 
 
+def admitted(*templates: str) -> tuple[str, ...]:
+    """What Kueue writes into pod templates of an admitted run, as paths of jq: node labels and tolerations of the flavor, and the
+    gate of topology-aware scheduling (pkg/podset/podset.go, Merge).
+    """
+    return tuple(f"{one}.spec.{field}" for one in templates for field in ("nodeSelector", "tolerations", "schedulingGates"))
+
+
 Template = tuple[GroupKind, str]
 """Kind of an object, and the pointer of a pod template in it."""
 
@@ -141,6 +150,10 @@ class Target(ABC):
     """Further operators that must be installed, because that one leaves the pods to them."""
     kueue: str | None
     """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
+    queue_writes: tuple[str, ...] = ()
+    """Where Kueue writes into an admitted object, as paths of jq: :func:`admitted` has those of pod templates."""
+    queue_adds_by_key: bool = False
+    """Whether that is an item of a list that only the API server knows by its key: a client would write the list without it."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
     """Role that the target itself has -> where its pod template is, or may be: :meth:`templates_of` says it of one run."""
@@ -170,6 +183,13 @@ class Target(ABC):
     def operators(self) -> tuple[str, ...]:
         """Names of all that must be installed."""
         return tuple(one.name for one in (self.operator, *self.depends_on) if one)
+
+    @property
+    def health(self) -> str:
+        """What the status of the object that carries the run means to Argo CD, in Lua."""
+        here = Path(inspect.getfile(type(self)))
+        own = here.with_name(f"{self.name}.lua")
+        return (own if own.exists() else here.parents[1] / "conditions.lua").read_text(encoding="utf-8")
 
     @abstractmethod
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:

@@ -20,6 +20,7 @@ from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.template.volumes import payload_provenance
+from trainwright.project.argo_cd import build_argo_cd
 from trainwright.project.built import (
     NO_RECORDS,
     SUFFIX,
@@ -30,6 +31,7 @@ from trainwright.project.built import (
     Compilation,
     Manifest,
     Output,
+    foundation_file,
 )
 from trainwright.project.clashes import Clash, directories_of_others, duplicates, fetched_twice, refused_by_policies, shared_ports
 from trainwright.project.hold import HeldRun, check_held, from_profile
@@ -73,6 +75,7 @@ def build_project(
             findings += [finding for finding in outcome if finding not in findings]
     users = {**runs, **paused}
     foundations = build_foundations(sources.clusters, users)
+    foundations |= build_argo_cd(sources, users, foundations)
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
     clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(users.values())), *directories_of_others(runs)]
@@ -251,7 +254,7 @@ def build_foundations(
             if parts or shared or kept:
                 key = f"{name}/{namespace}"
                 output = Output(
-                    path=f"{key}/foundation/{namespace}{SUFFIX}",
+                    path=foundation_file(key),
                     manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values()), *kept),
                     provenance=partial(_provenance, parts, tuple(shared.values()), len(kept)),
                     change=file.name,
@@ -260,7 +263,7 @@ def build_foundations(
                     header=foundation_header(file.name),
                     locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
-                built[key] = BuiltFoundation(key, file, tuple(run.file.run.run for run in here), output)
+                built[key] = BuiltFoundation(key, tuple(run.file.run.run for run in here), output)
     return built
 
 

@@ -17,7 +17,7 @@ from trainwright.model import Fact
 from trainwright.plan import Resolution
 from trainwright.project.hold import HeldRun
 from trainwright.project.load import ClusterFile, RunFile
-from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.project.record import ARGO_CD, Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.run import Run
 
 Manifest = dict[str, Any]
@@ -116,11 +116,10 @@ class BuiltRun(NamedTuple):
 
 
 class BuiltFoundation(NamedTuple):
-    """What must be in a namespace before its runs."""
+    """What must be in a namespace before its runs, or what Argo CD is told."""
 
     key: str
-    """``<cluster>/<namespace>``."""
-    cluster: ClusterFile
+    """``<cluster>/<namespace>``, or below ``ARGO_CD``."""
     serves: tuple[str, ...]
     """The runs of the namespace."""
     output: Output
@@ -176,6 +175,12 @@ class Build(NamedTuple):
 SUFFIX = ".k8s.yaml"
 KEEPS_FOLDER = ".gitkeep"
 NO_RECORDS = Records()
+
+
+def foundation_file(key: str) -> str:
+    """Below ``dist/``, of a foundation or of what Argo CD is told."""
+    folder, _, name = key.partition("/")
+    return f"{key}/argo-cd{SUFFIX}" if folder == ARGO_CD else f"{key}/foundation/{name}{SUFFIX}"
 
 
 def run_of(path: str) -> str | None:

@@ -23,6 +23,7 @@ from trainwright.rules.cluster.profile import check_profile
 from trainwright.run import Run
 
 if TYPE_CHECKING:
+    from trainwright.gitops.load import GitOpsFile
     from trainwright.policy.load import PolicyFile
     from trainwright.reading.defaults import DefaultsFile
 
@@ -107,6 +108,11 @@ class Project(NamedTuple):
         return self.root / "charts" / "policies"
 
     @property
+    def gitops(self) -> Path:
+        """What Argo CD is told: see :mod:`trainwright.gitops`. There need not be such a file."""
+        return self.root / "charts" / "gitops.yaml"
+
+    @property
     def records(self) -> Path:
         """What the last synth made of each run: see :mod:`trainwright.project.record`."""
         return self.root / "charts" / "lock"
@@ -138,6 +144,7 @@ class Sources(NamedTuple):
     """Run -> why it could not be read, where that is not in a file of its name."""
     policies: Mapping[str, PolicyFile] = {}
     """Code -> what the platform team demands of runs."""
+    gitops: GitOpsFile | None = None
 
 
 def find_project(start: Path) -> Project:
@@ -173,17 +180,19 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     files = sorted(path for path in project.runs.glob("*") if path.suffix in RUN_SUFFIXES and not path.name.startswith("_"))
     held, findings = read_held(project.held, project.records, project.shown)
     clusters = _clusters(project, profiles, findings)
+    gitops = _gitops(project, findings, clusters if len(clusters) == len(profiles) else None)
     try:
         defaults = _defaults(project)
     except CompileError as error:  # said once, and not for each run that would be incomplete
         names = dict.fromkeys(name for path in files for name in _recorded_of(project, path))
-        return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
+        unread = dict.fromkeys(names, error.findings)
+        return Sources(clusters, {}, (*findings, *error.findings), held, unread=unread, gitops=gitops)
     policies = _policies(project, findings)
     findings += _for_nobody(defaults, policies, _names(clusters)) if len(clusters) == len(profiles) else ()
     runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
     if not unread and len(clusters) == len(profiles):
         findings += _for_nobody(defaults, policies, _names_of_runs(runs, clusters))
-    return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
+    return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies, gitops)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
@@ -214,15 +223,37 @@ def _defaults(project: Project) -> DefaultsFile | None:
         CompileError: where there is one that cannot be used.
     """
     path = project.defaults
-    other = path.with_suffix(".yml")
-    if other.exists():
-        message = f"{project.shown(other)} is not read"
-        raise CompileError([found("TW101", Where(project.shown(other)), message, f"rename it to {path.name}")])
-    if not path.exists():
+    if not _there(project, path):
         return None
     from trainwright.reading.defaults import read_defaults  # a model of all that can be a default takes its time to load
 
     return read_defaults(path, project.shown(path))
+
+
+def _there(project: Project, path: Path) -> bool:
+    """Whether there is a file of a fixed name.
+
+    Raises:
+        CompileError: where it has another suffix, and would silently not be read.
+    """
+    other = path.with_suffix(".yml")
+    if other.exists():
+        message = f"{project.shown(other)} is not read"
+        raise CompileError([found("TW101", Where(project.shown(other)), message, f"rename it to {path.name}")])
+    return path.exists()
+
+
+def _gitops(project: Project, findings: list[Finding], clusters: Collection[str] | None) -> GitOpsFile | None:
+    """None where there is no such file, or where it cannot be used: what is wrong with it is added to the findings."""
+    try:
+        if not _there(project, project.gitops):
+            return None
+        from trainwright.gitops.load import read_gitops
+
+        return read_gitops(project.gitops, project.shown(project.gitops), clusters)
+    except CompileError as error:
+        findings += error.findings
+        return None
 
 
 def _policies(project: Project, findings: list[Finding]) -> dict[str, PolicyFile]:

@@ -53,7 +53,7 @@ def installed_releases() -> Releases:
 
 
 class FoundationRecord(Model):
-    """A foundation, as the last synth left it. It has no identity, because nothing in it restarts."""
+    """A foundation, or what Argo CD is told, as the last synth left it. It has no identity, because nothing in it restarts."""
 
     record: Literal[1] = 1
     manifests: Digest
@@ -123,7 +123,7 @@ class Records(NamedTuple):
 
     runs: Mapping[str, RunRecord] = {}
     foundations: Mapping[str, FoundationRecord] = {}
-    """``<cluster>/<namespace>`` -> its foundation."""
+    """``<cluster>/<namespace>`` -> its foundation, and what Argo CD is told below ``ARGO_CD``."""
     clusters: Mapping[str, ClusterRecord] = {}
     broken: Mapping[str, tuple[Finding, ...]] = {}
     """Path below the folder of records -> why it cannot be read."""
@@ -155,6 +155,16 @@ def run_path(run: str) -> str:
 
 def foundation_path(key: str) -> str:
     return f"foundation/{key}{SUFFIX}"
+
+
+ARGO_CD = "_argo-cd"
+"""Folder of what Argo CD is told, beside those of clusters: no cluster can have this name, so no Application syncs it."""
+
+
+def foundation_title(key: str) -> str:
+    """What the record of a foundation is of, as people read it."""
+    folder, _, what = key.partition("/")
+    return f"{what} of Argo CD" if folder == ARGO_CD else f"foundation {key}"
 
 
 def cluster_path(cluster: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from trainwright.findings import CompileError, Finding, Severity
@@ -16,7 +17,7 @@ from trainwright.manifest.monitoring import with_runs_of
 from trainwright.project.build import build_foundations
 from trainwright.project.built import Build, BuiltFoundation, BuiltRun, run_of
 from trainwright.project.load import Project
-from trainwright.project.record import Records, cluster_path, foundation_path, run_path
+from trainwright.project.record import ARGO_CD, Records, cluster_path, foundation_path, run_path
 from trainwright.project.status import ended_runs, links, moved_runs
 
 
@@ -50,6 +51,8 @@ def obstacles(project: Project, build: Build, records: Records, accepted: Collec
             of_run.setdefault(name, []).extend(findings)
     errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
     errors += [finding for findings in records.broken.values() for finding in findings]
+    told = PurePath(project.shown(project.gitops)).with_suffix("")
+    linked += tuple(one for one in errors if PurePath(one.where.file or "").with_suffix("") == told)
     every = tuple(dict.fromkeys((*errors, *moved.values(), *linked)))
     return Obstacles(every, {name: tuple(own) for name, own in of_run.items()}, linked)
 
@@ -100,7 +103,7 @@ def part_of(project: Project, build: Build, records: Records, chosen: Collection
     runs = {name: built for name, built in build.runs.items() if name in chosen}
     paused = {name: built for name, built in build.paused.items() if name in chosen}
     places = {_place(built) for built in (*runs.values(), *paused.values())}
-    foundations = {key: entry for key, entry in build.foundations.items() if key in places}
+    foundations = {key: entry for key, entry in build.foundations.items() if key in places or key.startswith(ARGO_CD)}
     if pending:
         settled = build_foundations(build.clusters, build.users, pending)
         broken = pending - build.users.keys()

@@ -24,6 +24,7 @@ from trainwright.project.record import (
     cluster_path,
     digest,
     foundation_path,
+    foundation_title,
     read_records,
     run_path,
 )
@@ -243,8 +244,8 @@ def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Fi
     unknown = {f"{one.get('cluster')}/{one.get('namespace')}" for one in facts}  # until what needs them compiles again
     for key, built in build.foundations.items():
         if foundation_path(key) not in records.broken and key not in unknown and _changed(built, records.foundations.get(key)):
-            message = f"the foundation of {key} {_stale(records.foundations.get(key))}"
-            yield found("TW502", Where(built.cluster.name), message, FIX)
+            message = f"{foundation_title(key)} {_stale(records.foundations.get(key))}"
+            yield found("TW502", Where(built.output.change), message, FIX)
     for name, entry in cluster_records(build).items():
         if cluster_path(name) not in records.broken and records.clusters.get(name) != entry:
             yield found("TW502", Where(build.clusters[name].name), f"profile {name} {_stale(records.clusters.get(name))}", FIX)

@@ -43,6 +43,15 @@ def foundation_header(source: str) -> str:
     return _comment([f"Made by trainwright from {source} and the runs of this namespace. Do not edit it."])
 
 
+def argo_cd_header(source: str) -> str:
+    """Of what Argo CD is told.
+
+    Args:
+        source: the file that a person edits to change it.
+    """
+    return _comment([f"Made by trainwright from {source}, the profiles and the runs. Edit those, and do not edit this one."])
+
+
 def split_header(text: str) -> tuple[str, str]:
     """The comments at the top of a file, and the rest."""
     found = _COMMENTS.match(text)

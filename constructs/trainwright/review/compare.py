@@ -11,9 +11,9 @@ from trainwright.findings import CompileError
 from trainwright.findings.codes import CODES
 from trainwright.model import Fact
 from trainwright.project.built import SUFFIX as DIST_SUFFIX
-from trainwright.project.built import run_of
+from trainwright.project.built import foundation_file, run_of
 from trainwright.project.causes import DEFAULTS
-from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
+from trainwright.project.record import ARGO_CD, SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written, foundation_title
 from trainwright.project.start import CLAIM
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
@@ -115,13 +115,13 @@ class _Comparison:
 
     def _foundation(self, key: str) -> SharedReview:
         """A foundation that changes; what leaves it may take data along."""
-        path = f"{'/'.join((key, 'foundation', key.partition('/')[2]))}{DIST_SUFFIX}"
-        before, after = (self._objects(side, f"dist/{path}") or {} for side in (self.base, self.head))
+        before, after = (self._objects(side, f"dist/{foundation_file(key)}") or {} for side in (self.base, self.head))
         gone = [name for name in before.keys() - after.keys() if name[1] == "PersistentVolumeClaim"]
         risk = "; ".join(_risk(name[3], before[name]) for name in sorted(gone))
         touched = [run for claim in gone for run in self._users(key, claim[3])]
         fields = tuple(field_changes(before, after))
-        return SharedReview(f"foundation {key}", tuple(dict.fromkeys(touched)), (), fields, risk, SHARED)
+        effect = TOLD if key.startswith(ARGO_CD) else SHARED
+        return SharedReview(foundation_title(key), tuple(dict.fromkeys(touched)), (), fields, risk, effect)
 
     def _users(self, key: str, claim: str) -> Iterator[str]:
         """Runs of the base that use a claim of a namespace."""
@@ -174,7 +174,7 @@ class _Comparison:
         """Files that change though no record says so."""
         for path in changed:
             parts = path.split("/")
-            if parts[0] != "dist" or len(parts) != 5 or path not in self.base.marks or path not in self.head.marks:
+            if parts[0] != "dist" or len(parts) not in (4, 5) or path not in self.base.marks or path not in self.head.marks:
                 continue
             name = run_of(path.removeprefix("dist/")) or f"foundation/{parts[1]}/{parts[2]}"
             if f"{LOCK}{name}{SUFFIX}" not in changed:
@@ -230,6 +230,7 @@ def _risk(claim: str, manifest: Mapping[str, object]) -> str:
 
 NO_RESTART = "By itself, this edit restarts no run."
 SHARED = f"What the runs of a namespace share, such as its storage, queues and alerts. {NO_RESTART}"
+TOLD = f"What Argo CD is told; it holds once somebody has applied it. {NO_RESTART}"
 AND = " and "
 """Between two causes."""
 MOST_DEFAULTS = 3

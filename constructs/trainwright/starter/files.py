@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from trainwright.cluster import Cluster
+from trainwright.gitops.model import GitOps
 from trainwright.report.schema import file_schema_of
 from trainwright.run import Run
 from trainwright.run.defaults import Defaults
@@ -17,8 +18,6 @@ from trainwright.run.defaults import Defaults
 HERE = Path(__file__).parent
 FIRST_RUN = "first-run"
 FIRST_RUN_PATH = f"charts/runs/{FIRST_RUN}.yaml"
-EXAMPLE = ("trainer-h100", "research")
-"""Cluster and namespace of the Applications as they are kept here."""
 MODELINE = "# yaml-language-server: $schema=../../schemas/{}.json\n"
 """By which an editor with a YAML language server finds the schema of a file two folders below the project."""
 
@@ -40,40 +39,32 @@ def profile_path(cluster: str) -> str:
     return f"charts/clusters/{cluster}.yaml"
 
 
-def cluster_files(cluster: str, profile: str, namespace: str) -> dict[str, str]:
+def cluster_files(cluster: str, profile: str) -> dict[str, str]:
     """What a project that exists gets for one more cluster: path in it -> text."""
-    applications = f"argo-cd/applications-{cluster}.yaml"
-    return {profile_path(cluster): MODELINE.format("cluster") + profile, applications: _applications(cluster, namespace)}
+    return {profile_path(cluster): MODELINE.format("cluster") + profile}
 
 
 def run_files(run: str) -> dict[str, str]:
     return {FIRST_RUN_PATH: MODELINE.format("run") + run}
 
 
-def project_files(cluster: str, profile: str, namespace: str) -> dict[str, str]:
+def project_files(cluster: str, profile: str) -> dict[str, str]:
     """Path in a new project -> its text; ``profile`` is the text of a YAML file."""
     return {
-        profile_path(cluster): MODELINE.format("cluster") + profile,
+        **cluster_files(cluster, profile),
+        "charts/gitops.yaml": _kept("project/gitops.yaml"),
         "charts/main.py": _kept("project/main.py"),
         "cdk8s.yaml": _kept("project/cdk8s.yaml"),
         "schemas/run.json": json.dumps(file_schema_of(Run), indent=2) + "\n",
         "schemas/defaults.json": json.dumps(file_schema_of(Defaults), indent=2) + "\n",
         "schemas/cluster.json": json.dumps(file_schema_of(Cluster), indent=2) + "\n",
-        "argo-cd/applications.yaml": _applications(cluster, namespace),
-        "argo-cd/health.yaml": _kept("argo-cd/health.yaml"),
+        "schemas/gitops.json": json.dumps(file_schema_of(GitOps), indent=2) + "\n",
         ".github/workflows/trainwright.yaml": _kept("project/workflow.yaml"),
         ".github/workflows/review.yaml": _kept("project/review.yaml"),
         ".gitignore": _kept("project/gitignore"),
         "requirements.txt": f"--find-links wheels\ntrainwright=={version('trainwright')}\n",
         "README.md": _kept("project/README.md"),
     }
-
-
-def _applications(cluster: str, namespace: str) -> str:
-    text = _kept("argo-cd/applications.yaml")
-    for example, name in zip(EXAMPLE, (cluster, namespace), strict=True):
-        text = text.replace(example, name)
-    return text
 
 
 def _kept(name: str) -> str:

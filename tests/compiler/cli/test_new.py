@@ -56,15 +56,19 @@ def test_a_project_of_each_kind_is_in_order_at_once(kind: str, tmp_path: Path) -
 def test_what_a_project_consists_of(tmp_path: Path) -> None:
     here = made(tmp_path / "mine", "--cluster", "eks-p5", "--name", "prod")
     assert sorted(path.name for path in here.root.iterdir()) == [
-        ".github", ".gitignore", "README.md", "argo-cd", "cdk8s.yaml", "charts", "dist", "requirements.txt", "schemas",
+        ".github", ".gitignore", "README.md", "cdk8s.yaml", "charts", "dist", "requirements.txt", "schemas",
     ]
     assert stat.S_IMODE(here.root.stat().st_mode) & 0o055 == 0o055, "others may read it as they may read any folder made here"
-    assert list(here.dist()) == ["prod/training/foundation/training.k8s.yaml", "prod/training/runs/.gitkeep"]
-    applications = list(yaml.safe_load_all(here.read("argo-cd/applications.yaml")))
+    assert list(here.dist()) == [
+        "_argo-cd/applications/argo-cd.k8s.yaml", "_argo-cd/health/argo-cd.k8s.yaml",
+        "prod/training/foundation/training.k8s.yaml", "prod/training/runs/.gitkeep",
+    ]
+    _, *applications = yaml.safe_load_all(here.read("dist/_argo-cd/applications/argo-cd.k8s.yaml"))
     assert [one["spec"]["source"]["path"] for one in applications] == ["dist/prod/training/foundation", "dist/prod/training/runs"]
-    for place, schema in (("charts/runs/first-run.yaml", "run"), ("charts/clusters/prod.yaml", "cluster")):
+    described = {"charts/runs/first-run.yaml": "run", "charts/clusters/prod.yaml": "cluster", "charts/gitops.yaml": "gitops"}
+    for place, schema in described.items():
         modeline = here.read(place).split("\n")[0]
-        assert modeline == f"# yaml-language-server: $schema=../../schemas/{schema}.json"
+        assert modeline == f"# yaml-language-server: $schema={'../' * place.count('/')}schemas/{schema}.json"
         shown = (here.path(place).parent / modeline.partition("=")[2]).resolve()
         assert shown.read_text(encoding="utf-8").rstrip() == here.run("schema", schema).stdout.rstrip()
         jsonschema.validate(read_yaml(here.path(place)).data, json.loads(shown.read_text(encoding="utf-8")))
@@ -327,10 +331,11 @@ def test_a_project_that_exists_gets_one_more_cluster(way: list[str], tmp_path: P
     after = {path: path.read_bytes() for path in here.root.rglob("*") if path.is_file()}
     assert {path: after[path] for path in before} == before, "nothing that was there is touched"
     added = sorted(path.relative_to(here.root).as_posix() for path in after.keys() - before.keys())
-    assert added == [f"argo-cd/applications-{name}.yaml", f"charts/clusters/{name}.yaml"]
+    assert added == [f"charts/clusters/{name}.yaml"]
     assert_ended(here.run("init", "second", "--cluster", name), 0)
     here.synth()
     assert f"{name}/training/runs/second.k8s.yaml" in here.dist()
+    assert f"path: dist/{name}/training/runs\n" in here.read("dist/_argo-cd/applications/argo-cd.k8s.yaml")
     assert_ended(here.run("check"), 0)
     assert_ended(Scratch(tmp_path).run("new", "mine", *way), 2, f"charts/clusters/{name}.yaml is there already")
 

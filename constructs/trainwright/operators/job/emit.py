@@ -13,7 +13,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import headless, pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import KnownOperator, Target, Template, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, admitted, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -40,6 +40,7 @@ class IndexedJob(Target):
     kind = JOB
     operator: KnownOperator | None = None
     kueue: str | None = "batch/job"
+    queue_writes: tuple[str, ...] = admitted(".spec.template")
     minimum_kubernetes = (1, 33)
     """backoffLimitPerIndex is stable from 1.33 on (KEP-3850), podFailurePolicy from 1.31 on (KEP-3329)."""
     templates: Mapping[str, Template] = {ROLE: (JOB, "/spec/template")}

@@ -12,7 +12,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import KnownOperator, Target, Template, further_roles, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, admitted, further_roles, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
     BELOW_JOB_SET,
     BY_EXIT_CODE,
@@ -71,6 +71,7 @@ class JobSet(Target):
     kind = JOB_SET
     operator: KnownOperator | None = JOB_SET_OPERATOR
     kueue: str | None = "jobset.x-k8s.io/jobset"
+    queue_writes: tuple[str, ...] = admitted(".spec.replicatedJobs[].template.spec.template")
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329); backoffLimitPerIndex is on by default from 1.29 on (KEP-3850)."""
     templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{job_at(0)}/template")}

@@ -88,6 +88,8 @@ class TrainJob(Target):
     operator: KnownOperator | None = TRAINER
     depends_on: tuple[KnownOperator, ...] = (JOB_SET_OPERATOR,)
     kueue: str | None = "trainer.kubeflow.org/trainjob"
+    queue_writes: tuple[str, ...] = ('.spec.runtimePatches[]? | select(.manager == "kueue.x-k8s.io/manager")',)
+    queue_adds_by_key = True
     cannot_carry: Mapping[str, str] = {"ttl": "the operator makes its JobSet again, and trains again (trainer #3779)"}
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""

@@ -20,6 +20,7 @@ from trainwright.operators.base import (
     Rule,
     Target,
     Template,
+    admitted,
     further_roles,
     owned_manager,
     run_kind,
@@ -57,6 +58,11 @@ class RayJob(Target):
     kind = KIND
     operator: KnownOperator | None = KUBERAY
     kueue: str | None = "ray.io/rayjob"
+    queue_writes: tuple[str, ...] = admitted(
+        ".spec.rayClusterSpec.headGroupSpec.template",
+        ".spec.rayClusterSpec.workerGroupSpecs[].template",
+        ".spec.submitterPodTemplate",
+    )
     cannot_carry: Mapping[str, str] = {
         "ttl": "it would delete the cluster, which goes with the run anyway, and leave the RayJob",
         "probes": "the pods run Ray, which KubeRay probes itself; the command is a job on the head",

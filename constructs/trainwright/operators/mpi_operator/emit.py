@@ -9,7 +9,7 @@ from trainwright.handshake import Binding, EnvironmentChannel, Gang, Guarantee, 
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template, admitted
 from trainwright.operators.mpi_operator.releases import MPI_OPERATOR
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
@@ -35,6 +35,7 @@ class MPIJob(Target):
     kind = KIND
     operator: KnownOperator | None = MPI_OPERATOR
     kueue: str | None = "kubeflow.org/mpijob"
+    queue_writes: tuple[str, ...] = admitted(".spec.mpiReplicaSpecs[].template")
     cannot_carry: Mapping[str, str] = {"ttl": "only the launcher's Job would go, and the MPIJob stays (mpi-operator#644)"}
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates

@@ -12,7 +12,7 @@ from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous, Rol
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template, admitted
 from trainwright.operators.training_operator import run_policy
 from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
@@ -66,6 +66,7 @@ class PyTorchJob(Target):
     kind = KIND
     operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/pytorchjob"
+    queue_writes: tuple[str, ...] = admitted(".spec.pytorchReplicaSpecs[].template")
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates

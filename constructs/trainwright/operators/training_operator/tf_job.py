@@ -12,7 +12,7 @@ from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Rule, Target, Template, further_roles
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Rule, Target, Template, admitted, further_roles
 from trainwright.operators.training_operator import run_policy
 from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
@@ -65,6 +65,7 @@ class TFJob(Target):
     kind = KIND
     operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/tfjob"
+    queue_writes: tuple[str, ...] = admitted(".spec.tfReplicaSpecs[].template")
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates

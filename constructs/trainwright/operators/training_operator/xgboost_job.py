@@ -9,7 +9,7 @@ from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template, admitted
 from trainwright.operators.training_operator import run_policy
 from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
@@ -33,6 +33,7 @@ class XGBoostJob(Target):
     kind = KIND
     operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/xgboostjob"
+    queue_writes: tuple[str, ...] = admitted(".spec.xgbReplicaSpecs[].template")
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates
