@@ -70,9 +70,10 @@ _STALE = timedelta(minutes=1)
 """A pod that was made, or failed, so long after an event is no consequence of it."""
 _STARTED = ("Pulling", "Pulled", "Created", "Started")
 """What the kubelet says of a pod's containers, which come after its volumes and its network (kubernetes, pkg/kubelet/events)."""
+_BEFORE_START = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady")
 _OVERCOME = {
     "FailedScheduling": ("Scheduled", *_STARTED),
-    **dict.fromkeys(("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"), _STARTED),
+    **dict.fromkeys(_BEFORE_START, _STARTED),
     **dict.fromkeys(("FailedToRetrieveImagePullSecret", "Failed", "BackOff"), _STARTED[1:]),
 }
 """Reason of a warning about a pod -> reasons of events that show, when they come later, that it is over."""
@@ -103,7 +104,7 @@ def common(case: Case) -> dict[str, str]:
     """What every sentence may name."""
     return {
         "run": case.run, "object": f"{case.kind.kind} {case.name}", "kind": case.kind.kind, "name": case.name,
-        "namespace": case.namespace, "all": str(max(case.wanted, len(case.pods))),
+        "namespace": case.namespace, "all": str(max(case.wanted, len(case.pods), 1)),
     }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ class Snapshot:
         return sum(one in self._by_kind for one in _RARELY_ASKED) >= WIDE
 
     def asked(self, kind: GroupKind) -> bool:
-        """Whether it was asked for events, or for a kind that carries runs: so was a list with more than `kubectl get all` has."""
+        """Whether it was asked for events or a kind that carries runs: so was a list with more than `kubectl get all` has."""
         return self.has(kind) or (self._wide and not self.collected)
 
     @cached_property

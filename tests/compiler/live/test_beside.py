@@ -156,3 +156,24 @@ def test_a_plain_list_is_not_said_to_lack_what_it_was_not_asked_for() -> None:
     unscheduled = said(PODS)
     assert unscheduled.cause == "no-node-unseen"
     assert "Insufficient" in unscheduled.says
+
+
+@pytest.mark.parametrize(("taint", "cause"), [
+    ("node.kubernetes.io/disk-pressure", "taint"), ("node.kubernetes.io/not-ready", "nodes-not-ready"),
+    ("node.kubernetes.io/unschedulable", "nodes-not-ready"), ("example.com/maintenance", "taint"),
+])  # fmt: skip
+def test_pressure_on_a_node_is_a_taint_and_not_a_node_that_is_not_ready(taint: str, cause: str) -> None:
+    nodes = [node | {"spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}} for node in NODES]
+    found = said([*PODS, *nodes], taken="2026-11-20T09:05:00Z")
+    assert found.cause == cause
+    assert (taint in found.says) == (cause == "taint")
+
+
+def test_what_makes_pods_is_quoted_where_its_failure_is_of_no_known_kind() -> None:
+    late = event(JOB, "FailedCreate", "Error creating: etcdserver: request timed out", 4)
+    found = said([late], taken="2026-11-20T09:05:00Z")
+    assert (found.cause, "etcdserver" in found.says) == ("not-created", True)
+
+
+def test_a_node_whose_network_is_not_ready_starts_no_pod() -> None:
+    assert starting(event(PODS[0], "NetworkNotReady", "network is not ready: cni plugin not initialized", 2)).cause == "sandbox"
