@@ -27,7 +27,8 @@ Fields are texts, and one that is not there is empty. The kinds:
 - ``absent``, ``present``: objects of the run's files. ``kind``, ``name``, ``of`` (``run`` or ``foundation``).
 - ``policy``: NetworkPolicies that keep its pods from each other. ``name``, ``direction``.
 - ``other``: another object of the same run. ``name``, ``kind``, ``phase``.
-- ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod).
+- ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod), ``waits``
+  (why its pod cannot start).
 - ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (of effect NoExecute), ``cordoned``, ``arch``.
 """
 

@@ -177,3 +177,32 @@ def test_what_makes_pods_is_quoted_where_its_failure_is_of_no_known_kind() -> No
 
 def test_a_node_whose_network_is_not_ready_starts_no_pod() -> None:
     assert starting(event(PODS[0], "NetworkNotReady", "network is not ready: cni plugin not initialized", 2)).cause == "sandbox"
+
+
+@pytest.mark.parametrize(("state", "phase", "cause"), [
+    ({"running": {}}, "Running", "data-is-fetched"), ({"waiting": {"reason": "ContainerCreating"}}, "Pending", "data-is-fetched"),
+    ({"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "store" not found'}}, "Pending",
+     "data-fetch-cannot-start"),
+])  # fmt: skip
+def test_a_fetch_that_cannot_start_is_not_under_way(state: Data, phase: str, cause: str) -> None:
+    waiting = pods()
+    for pod in waiting:
+        pod["status"]["initContainerStatuses"] = [{"name": "await-data", "state": {"running": {}}}]
+    labels = {"app.kubernetes.io/managed-by": "trainwright", "app.kubernetes.io/component": "foundation"}
+    fetch = {
+        "apiVersion": "batch/v1", "kind": "Job", "spec": {},
+        "metadata": {"name": "data-x", "namespace": "training", "uid": "u-data", "labels": labels},
+    }  # fmt: skip
+    [pod, *_] = pods(state, phase)
+    pod["metadata"] = {"name": "data-x-1", "namespace": "training", "ownerReferences": [{"kind": "Job", "uid": "u-data"}]}
+    assert said([*waiting, fetch, pod, *NODES], taken="2026-11-20T09:05:00Z").cause == cause
+
+
+def test_a_lineage_that_a_run_took_over_that_is_gone_is_no_matter_of_storage() -> None:
+    cause = {"kind": "LeaseLostError", "message": "attempt 1 lost its lease on /c: attempt 2 of llama-1b-ddp-k2n8x0qd took over"}
+    message = json.dumps({
+        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": 203,
+        "reason": "StorageUnavailable", "node_index": 0, "host": "x", "cause": cause,
+    })  # fmt: skip
+    ended = pods({"terminated": {**CODE, "exitCode": 203, "message": message}}, "Failed")
+    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause == "lineage-taken"
