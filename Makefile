@@ -48,7 +48,7 @@ IMAGE_ARGS ?=
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
 TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
 # Those of the compiler that start programs: its command line on repositories, cdk8s, rehearsals, and what measures both packages.
-TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project rehearsal) tests/benchmarks
+TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli live project rehearsal) tests/benchmarks
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -82,7 +82,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -152,6 +152,10 @@ bench-gpu: $(BENCH_VENV)/stamps/bench ## Measure training on one H100 or H200 be
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py
 
 engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horovod, Ray, TensorFlow and XGBoost, each by itself
+
+rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, those of the engines in their environments
+	$(BIN)/python -m pytest tests/trainer/test_manifests.py $(PYTEST_ARGS)
+	$(MAKE) test-engines PYTEST_ARGS="-k test_manifest"
 
 test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
 
@@ -229,8 +233,8 @@ BUILT_ENGINES := deepspeed horovod
 ENGINE_PIP = $(@D:/stamps=)/bin/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: $(ENGINES:%=test-engine-%)
-$(ENGINES:%=test-engine-%): test-engine-%: $(ENGINE_VENVS)/%/stamps/engine
-	PATH="$(abspath $(ENGINE_VENVS)/$*/bin):$$PATH" $(ENGINE_VENVS)/$*/bin/python -m pytest tests/engines/$* $(PYTEST_ARGS)
+$(ENGINES:%=test-engine-%): test-engine-%: $(ENGINE_VENVS)/%/stamps/engine $(STAMPS)/synth
+	TRAINWRIGHT_BIN="$(abspath $(BIN))" PATH="$(abspath $(ENGINE_VENVS)/$*/bin):$$PATH" $(ENGINE_VENVS)/$*/bin/python -m pytest tests/engines/$* $(PYTEST_ARGS)
 
 .SECONDARY: # no stamp is thrown away as an intermediate file
 $(ENGINE_VENVS)/%/stamps/venv:

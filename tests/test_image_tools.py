@@ -21,7 +21,6 @@ import pytest
 from tools.images import build, layers
 from tools.images.container import Image, Place, capabilities, configure, quantity, resources, seccomp
 
-from trainwright.rehearsal.kinds import Job
 from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, objects_in
 from trainwright.rehearsal.pod import create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
@@ -50,7 +49,7 @@ PROFILE = {
 
 
 def template() -> dict[str, Any]:
-    [found] = [one["spec"]["template"]["spec"] for one in objects_in(DIGITS) if one["kind"] == Job.key.kind]
+    [found] = [one["spec"]["template"]["spec"] for one in objects_in(DIGITS) if one["kind"] == "Job"]
     return dict(found)
 
 
@@ -58,13 +57,13 @@ def place(folder: Path, spec: dict[str, Any] | None = None) -> Place:
     """Pod 1 of digits-ddp as committed, or with another pod specification."""
     manifests = objects_in(DIGITS)
     for manifest in manifests:
-        if manifest["kind"] == Job.key.kind and spec is not None:
+        if manifest["kind"] == "Job" and spec is not None:
             manifest["spec"]["template"]["spec"] = spec
     objects = find_objects(manifests)
-    pod = create_pod(objects.job, 1, "10.77.0.3")
+    pod = create_pod(objects.slots[1], "10.77.0.3")
     (folder / "pod").mkdir()
     folders = VolumeFolders(claims=folder / "claims", pod=folder / "pod")
-    return Place(objects, pod, spec or template(), folders, Path("/proc/7/ns/net"), "10.77.0.3\tdigits\n")
+    return Place(objects, pod, folders, Path("/proc/7/ns/net"), "10.77.0.3\tdigits\n")
 
 
 def configured(folder: Path, spec: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -29,6 +29,9 @@ UNLOCKED = {"torch", "deepspeed", "horovod", "xgboost", "trainwright-trainer"}
 """torch is pinned in a file of its own, and so are the sdists that have no wheels; xgboost-cpu is locked in xgboost's place; the
 trainer is installed from this tree."""
 
+NPM = ("cdk8s-cli", "kubectl")
+"""Folders of tools/ with what comes from npm."""
+
 
 def project(folder: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))
@@ -190,17 +193,18 @@ def test_an_engine_without_a_wheel_is_pinned_by_digest(engine: str) -> None:
 def test_every_direct_dependency_has_its_reason() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
-    npm = set(json.loads((ROOT / "tools" / "cdk8s-cli" / "package.json").read_text(encoding="utf-8"))["dependencies"])
+    npm = {name for tool in NPM for name in json.loads((ROOT / "tools" / tool / "package.json").read_text())["dependencies"]}
     direct = {requirement.name for requirements in (*DIRECT.values(), of_extra("nvml")) for requirement in requirements.values()}
     assert listed == direct | npm
 
 
-def test_npm_lock_pins_the_command_line_and_names_no_registry() -> None:
-    folder = ROOT / "tools" / "cdk8s-cli"
-    wanted = json.loads((folder / "package.json").read_text(encoding="utf-8"))["dependencies"]["cdk8s-cli"]
+@pytest.mark.parametrize("tool", NPM)
+def test_npm_lock_pins_the_tool_and_names_no_registry(tool: str) -> None:
+    folder = ROOT / "tools" / tool
+    ((name, wanted),) = json.loads((folder / "package.json").read_text(encoding="utf-8"))["dependencies"].items()
     text = (folder / "package-lock.json").read_text(encoding="utf-8")
     packages = json.loads(text)["packages"]
-    assert packages["node_modules/cdk8s-cli"]["version"] == wanted
+    assert packages[f"node_modules/{name}"]["version"] == wanted
     assert all("integrity" in entry or "inBundle" in entry for path, entry in packages.items() if path)
     assert "resolved" not in text
 

@@ -15,7 +15,7 @@ from trainwright.operators.operator import Around, Made, makes_pods
 Data = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pod(operator.Pod):
     """With the environment of the container that trains."""
 
@@ -56,7 +56,10 @@ def pods(manifests: Sequence[Data], flags: Mapping[str, str | None] = MappingPro
         if makes_pods(manifest) and not _fetches_data(manifest):
             made = operator.pods(manifest, around)
             found += [
-                Pod(one.role, one.index, one.host, one.manifest, made, _written(one.spec, list(_stated(manifests))))
+                Pod(
+                    one.role, one.index, one.host, one.manifest, one.after,
+                    made=made, written=_written(one.spec, list(_stated(manifests))),
+                )
                 for one in made.pods
                 if one.role != "submitter"
             ]

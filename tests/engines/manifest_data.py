@@ -27,7 +27,7 @@ def write_images(path: Path, classes: int, count: int = 6) -> None:
             folder = path / split / f"n{label:08}"
             folder.mkdir(parents=True)
             for number in range(count):
-                pixels = random.integers(0, 60, (48, 40, 3), dtype=np.uint8) + np.uint8(40 * label)
+                pixels = random.integers(0, 60, (48, 40, 3), dtype=np.uint8) + np.uint8(40 * label % 200)
                 Image.fromarray(pixels).save(folder / f"{number}.jpeg")
 
 

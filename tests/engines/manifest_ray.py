@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
-from tests.engines import manifest_scale as scale
 from tests.engines.manifest_volumes import Volumes
 from tests.engines.processes import ROOT, Processes
 from tests.engines.ray.conftest import is_up
@@ -24,6 +24,18 @@ from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_FILE, TERMI
 Tree = dict[str, Any]
 NOT_HERE = ("NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "HOME")
 """Variables that speak of the pod's machine."""
+
+SMALL: Tree = {
+    "world.nodes": 2, "world.processes_per_node": 1, "world.device": "cpu", "lifecycle.peer_wait_seconds": 120,
+    "lifecycle.preflight": {"when": "always"},
+    "work.duration": {"steps": 3}, "work.batch.micro": 2, "work.batch.accumulation": 2, "work.learning_rate.warmup_samples": 0,
+    "work.evaluation.max_batches": 1, "work.log_every_steps": 1, "work.checkpoints.every_seconds": None,
+    "work.checkpoints.every_steps": 2, "work.data.samples": None, "work.model.hidden_size": 32,
+    "work.model.intermediate_size": 64, "work.model.num_hidden_layers": 2, "work.model.num_attention_heads": 4,
+    "work.model.num_key_value_heads": 2, "work.model.vocab_size": 400, "work.data.vocabulary": 400,
+    "work.data.sequence_length": 32,
+}  # fmt: skip
+"""Dotted path in run.json -> value; None takes the key out."""
 
 
 class RayJob:
@@ -40,17 +52,17 @@ class RayJob:
         self.name: str = job["metadata"]["name"]
         self._folder, self._entrypoint = folder, job["spec"]["entrypoint"]
         self._head, [self._workers] = (job["spec"]["rayClusterSpec"][group] for group in ("headGroupSpec", "workerGroupSpecs"))
-        mounts = (mount["mountPath"] for mount in _container(self._head)["volumeMounts"])
+        mounts = (mount["mountPath"] for group in (self._head, self._workers) for mount in _container(group)["volumeMounts"])
         self._volumes = Volumes(folder, (*mounts, "/app"))
         self.spec: RunSpec | None = None
         """As the pods read it; None where the driver is a program of its author's."""
         for document in documents:
             if document["kind"] == "ConfigMap" and SPEC_FILE in document["data"]:
-                self._deliver(path.rpartition("/")[2], json.loads(document["data"][SPEC_FILE]))
+                self._deliver(json.loads(document["data"][SPEC_FILE]))
 
-    def _deliver(self, run: str, document: Tree) -> None:
+    def _deliver(self, document: Tree) -> None:
         ports: dict[int, int] = {}
-        small = self._volumes.here(scale.specification(run, document, lambda declared: ports.setdefault(declared, free_port())))
+        small = self._volumes.here(_small(document, lambda declared: ports.setdefault(declared, free_port())))
         self.at(SPEC_DIRECTORY, SPEC_FILE).write_text(json.dumps(small, indent=2))
         self.spec = RunSpec.model_validate(small)
 
@@ -117,3 +129,19 @@ def _options(group: Tree) -> list[str]:
     """As KubeRay makes them of ``rayStartParams`` (ray-operator/controllers/ray/common/pod.go); no dashboard is started here."""
     parameters: Mapping[str, str] = group["rayStartParams"]
     return [f"--{name}={value}" for name, value in parameters.items() if name != "dashboard-host"]
+
+
+def _small(document: Tree, port: Callable[[int], int]) -> Tree:
+    """The run's specification at the size of this machine, with a port that is free here."""
+    small = copy.deepcopy(document)
+    for path, value in SMALL.items():
+        *parents, key = path.split(".")
+        place = small
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        if value is None:
+            place.pop(key, None)
+        else:
+            place[key] = value
+    small["http_port"] = port(small["http_port"])
+    return small

@@ -25,7 +25,9 @@ def main() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     if rank == 0:
-        torch.save(model.module.state_dict(), Path(os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]) / "model.pt")
+        directory = Path(os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"])
+        directory.mkdir(parents=True, exist_ok=True)  # which nothing makes for an opaque command
+        torch.save(model.module.state_dict(), directory / "model.pt")
     print(f"rank {rank} of {world} ends at loss {loss.item():.3f}", flush=True)
     dist.barrier()  # no rank is gone while another still takes its connections down
     dist.destroy_process_group()

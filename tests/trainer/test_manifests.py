@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.engines.manifest_data import write_images, write_pairs, write_tokens, write_weights
-from tests.engines.manifest_run import Playing
+from tests.engines.rehearsed import Rehearsal
 from tests.trainer.data.tokenizer_files import word_piece
-
-from trainwright_trainer.contract import Training
 
 SCRIPT = Path(__file__).with_name("script.py")
 """What the images of those runs have at /app/train.py."""
@@ -18,55 +16,53 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_an_elastic_pytorch_job_trains(tmp_path: Path) -> None:
-    with Playing("kubeflow-a100/training/runs/bert-finetune", tmp_path) as run:
-        assert isinstance(run.spec.work, Training)
-        model = run.at("/data/models/bert-large-uncased")
-        word_piece(model, vocabulary=300)
-        write_weights(model, run.spec.work)
-        write_pairs(run.at("/data/mnli"), ("premise", "hypothesis"), "label", classes=3)
-        run.train()
+    run = Rehearsal("kubeflow-a100/training/runs/bert-finetune", tmp_path)
+    model = run.at("/data/models/bert-large-uncased")
+    word_piece(model, vocabulary=300)
+    write_weights(model, run.work)
+    write_pairs(run.at("/data/mnli"), ("premise", "hypothesis"), "label", classes=3)
+    run.play()
 
 
-def test_a_pytorch_job_waits_for_its_data_and_trains(tmp_path: Path) -> None:
-    with Playing("kubeflow-a100/training/runs/resnet50-imagenet", tmp_path) as run:
-        write_images(run.at("/data/imagenet"), classes=4)
-        for pod in run.pods:
-            [waiting] = pod.before
-            [marker] = waiting["args"]
-            run.at(marker).touch()  # as the Job that fetches the data does last
-        run.train()
+@pytest.mark.parametrize("path", ["kubeflow-a100/training/runs/resnet50-imagenet", "h100-ib/training/runs/spot-resnet"])
+def test_a_run_on_images_trains(path: str, tmp_path: Path) -> None:
+    """A PyTorchJob, and an Indexed Job on spot nodes."""
+    run = Rehearsal(path, tmp_path)
+    write_images(run.at("/data/imagenet"), classes=1000, count=1)
+    run.play()
 
 
-def test_an_indexed_job_on_spot_nodes_trains(tmp_path: Path) -> None:
-    with Playing("h100-ib/training/runs/spot-resnet", tmp_path) as run:
-        write_images(run.at("/data/imagenet"), classes=4)
-        run.train()
+@pytest.mark.parametrize("path", [
+    "kubeflow-a100/training/runs/volcano-lm", "laptop/training/runs/stdlib-lm", "laptop/training/runs/digits-ddp",
+])  # fmt: skip
+def test_a_run_on_what_every_machine_has_trains(path: str, tmp_path: Path) -> None:
+    """A Volcano Job, and Indexed Jobs on CPUs."""
+    Rehearsal(path, tmp_path).play()
 
 
-def test_a_volcano_job_trains(tmp_path: Path) -> None:
-    with Playing("kubeflow-a100/training/runs/volcano-lm", tmp_path) as run:
-        run.train()
-
-
-def test_an_indexed_job_trains_on_text_of_its_own_machine(tmp_path: Path) -> None:
-    with Playing("laptop/training/runs/stdlib-lm", tmp_path) as run:
-        run.train()
-
-
-def test_a_job_set_with_fsdp2_trains(tmp_path: Path) -> None:
-    with Playing("roce-h200/training/runs/roce-tuning", tmp_path) as run:
-        write_tokens(run.at("/data/pretrain"), vocabulary=400)
-        run.train()
+@pytest.mark.parametrize(("path", "data"), [
+    ("roce-h200/training/runs/roce-tuning", "/data/pretrain"), ("h100-ib/training/runs/llama-1b-ddp", "/data/pretraining"),
+])  # fmt: skip
+def test_a_run_on_token_files_trains(path: str, data: str, tmp_path: Path) -> None:
+    """A JobSet with FSDP2, and an Indexed Job."""
+    run = Rehearsal(path, tmp_path)
+    write_tokens(run.at(data), vocabulary=32000, token_bytes=4, count=200_000)
+    run.play()
 
 
 @pytest.mark.parametrize("path", [
     "h100-ib/training/runs/own-script",
     "kubeflow-a100/training-host/runs/hostnetwork-ddp",
+    "kubeflow-a100/training/runs/gang-scheduled-training",
     "trainer-h100/research/runs/sdk-train",
     "trainer-h100/research/runs/sdk-train-one-node",
+    "h100-ib/training/runs/torchrun-command",
+    "h100-ib/training/runs/deepspeed-training",
 ])
-def test_a_program_runs_under_our_supervisor(path: str, tmp_path: Path) -> None:
-    with Playing(path, tmp_path) as run:
-        shutil.copy(SCRIPT, run.at("/app/train.py"))
-        run.train()
-        assert "rank 1 of 2 ends at loss" in run.logs()
+def test_a_program_of_its_author_s_runs(path: str, tmp_path: Path) -> None:
+    run = Rehearsal(path, tmp_path)
+    run.at("/app").mkdir()
+    shutil.copy(SCRIPT, run.at("/app") / "train.py")
+    run.play()
+    ranks = 1 if path.endswith("one-node") else 2
+    assert f"rank {ranks - 1} of {ranks} ends at loss" in run.logs

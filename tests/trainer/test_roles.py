@@ -9,9 +9,9 @@ import pytest
 import yaml
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import written
+from tests.compiler.rehearsal.command import play
 from tests.compiler.targets import CASES, INSTALLED
 from tests.docs.test_snippets import Snippet, snippets
-from tests.engines.launched import play
 from tests.pages import DOCS
 
 APP = Path(__file__).with_name("roles")

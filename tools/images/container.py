@@ -57,13 +57,16 @@ class Place:
 
     objects: Objects
     pod: Pod
-    template: Tree
-    """The pod's ``spec`` as written: rules of security and resources are read from there."""
     folders: VolumeFolders
     network: Path
     """Network namespace of the pod."""
     hosts: str
     """``/etc/hosts``: the names of all pods, in place of the cluster's DNS."""
+
+    @property
+    def template(self) -> Tree:
+        """The pod's ``spec`` as its controller sends it: rules of security and resources are read from there."""
+        return self.pod.slot.made.spec
 
     @property
     def container(self) -> Tree:
@@ -117,8 +120,8 @@ def configure(place: Place, image: Image, profile: Path = SECCOMP) -> dict[str, 
 
 def process(place: Place, image: Image) -> dict[str, Any]:
     """Who runs what, with which variables and rights."""
-    security, main = place.security, place.objects.job.pod.main
-    found = container_environment(main, place.pod, place.objects.config_maps, {}, f"pod {place.pod.name}")
+    security, main = place.security, place.pod.spec.main
+    found = container_environment(main, place.pod, place.objects, {}, f"pod {place.pod.name}")
     if found.problems:
         raise CannotWorkError(found.problems)
     words = command_line(main, found.values)
@@ -217,13 +220,13 @@ def _kubelet_mounts(place: Place) -> Iterator[dict[str, Any]]:
         yield _mount(f"/etc/{name}", "bind", str(folder / name), "bind", "ro")
     place.termination_message.touch()
     place.termination_message.chmod(0o666)  # as the kubelet makes it: the container's user writes
-    yield _mount(place.objects.job.pod.main.termination_message_path, "bind", str(place.termination_message), "bind", "rw")
+    yield _mount(place.pod.spec.main.termination_message_path, "bind", str(place.termination_message), "bind", "rw")
 
 
 def _volume_mounts(place: Place) -> Iterator[dict[str, Any]]:
     """Parents before what is mounted in them."""
-    volumes = place.objects.job.pod.volumes_by_name
-    for mount in sorted(place.objects.job.pod.main.volume_mounts, key=lambda mount: mount.mount_path):
+    volumes = place.pod.spec.volumes_by_name
+    for mount in sorted(place.pod.spec.main.volume_mounts, key=lambda mount: mount.mount_path):
         volume = volumes[mount.name]
         access = "ro" if mount.read_only else "rw"
         memory = volume.empty_dir is not None and volume.empty_dir.get("medium") == "Memory"
@@ -243,7 +246,7 @@ def _folder(place: Place, volume: Volume) -> Path:
     elif volume.empty_dir is not None:
         folder = place.folders.scratch(volume.name)
     else:
-        files, problems = rendered_files(volume, place.pod, place.objects.config_maps, f"pod {place.pod.name}")
+        files, problems = rendered_files(volume, place.pod, place.objects, f"pod {place.pod.name}")
         if problems or not files:
             unknown = Blocker(f"volume {volume.name}", f"{volume.other_source} is not played here", "choose a run without it")
             raise CannotPlayError(problems or [unknown])

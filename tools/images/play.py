@@ -17,22 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tools.images.container import SECCOMP, Image, Place, bundle
 
-from trainwright.rehearsal.kinds import Job, Probe
-from trainwright.rehearsal.objects import CannotWorkError, Objects, UsageError, find_objects, read_manifests
+from trainwright.rehearsal.kinds import Probe
+from trainwright.rehearsal.objects import CannotWorkError, Objects, UsageError, find_objects, objects_in
 from trainwright.rehearsal.observer import parse_event
-from trainwright.rehearsal.pod import create_pod, pod_address
+from trainwright.rehearsal.pod import create_pod
 from trainwright.rehearsal.setting import Workspace
 
 INSIDE = "TRAINWRIGHT_IN_OWN_NAMESPACES"
-GATEWAY, FIRST, BITS = "10.77.0.1", "10.77.0.2", 24
+GATEWAY, FIRST, BITS = "10.77.0.1", IPv4Address("10.77.0.2"), 24
 """Addresses of the bridge and of the first pod, in namespaces that nothing else is in."""
 PAUSE = ("unshare", "--net", "sleep", "infinity")
 PROGRAMS = {"buildah": "buildah", "crun": "crun", "ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
@@ -83,12 +84,11 @@ def main(words: Sequence[str]) -> int:
         folder = asked.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainwright-play-")))
         workspace = Workspace(folder)
         stack.enter_context(workspace.opened())
-        objects = find_objects(manifests := read_manifests(asked.manifests))
-        [template] = [one["spec"]["template"]["spec"] for one in manifests if one["kind"] == Job.key.kind]
+        objects = find_objects(objects_in(asked.manifests))
         image = stack.enter_context(mounted(asked.image))
-        say(f"{objects.job.pod.main.image} is played by {asked.image}")
+        say(f"{objects.slots[0].spec.main.image} is played by {asked.image}")
         make_bridge()
-        running = [start(place, image, folder, stack) for place in places(objects, template, workspace, stack)]
+        running = [start(place, image, folder, stack) for place in places(objects, workspace, stack)]
         return follow(running, time.monotonic() + asked.timeout)
 
 
@@ -111,19 +111,19 @@ def mounted(name: str) -> Iterator[Image]:
         run("buildah", "rm", container)
 
 
-def places(objects: Objects, template: Mapping[str, Any], workspace: Workspace, stack: ExitStack) -> Iterator[Place]:
-    """Every pod of the Job, each in a network namespace that a sleeping process holds, as a pod's pause container does."""
-    pods = [create_pod(objects.job, index, pod_address(FIRST, index)) for index in range(objects.job.completions)]
-    own = {pod.address: (pod.host_name, f"{pod.host_name}.{objects.job.pod.subdomain}") for pod in pods}
-    domain = f"{objects.job.namespace}.svc.cluster.local"
+def places(objects: Objects, workspace: Workspace, stack: ExitStack) -> Iterator[Place]:
+    """Every pod of the run, each in a network namespace that a sleeping process holds, as a pod's pause container does."""
+    pods = [create_pod(slot, str(FIRST + slot.number)) for slot in objects.slots]
+    own = {pod.address: (pod.host_name, pod.slot.made.host) for pod in pods}
+    domain = f"{objects.namespace}.svc.cluster.local"
     names = (f"{address}\t{long}.{domain} {long} {short}\n" for address, (short, long) in own.items())
     hosts = "".join(["127.0.0.1\tlocalhost\n", *names])
     for pod in pods:
         pause = subprocess.Popen(PAUSE)
         stack.callback(pause.kill)
         network = Path(f"/proc/{pause.pid}/ns/net")
-        connect(pause.pid, pod.index, pod.address)
-        yield Place(objects, pod, template, workspace.volumes(pod.name), network, hosts)
+        connect(pause.pid, pod.slot.number, pod.address)
+        yield Place(objects, pod, workspace.volumes(pod.name), network, hosts)
 
 
 def make_bridge() -> None:
@@ -177,7 +177,7 @@ def follow(pods: Sequence[Running], deadline: float) -> int:
 
 def probe(pod: Running) -> None:
     """Readiness until it passes, then liveness at its period."""
-    main = pod.place.objects.job.pod.main
+    main = pod.place.pod.spec.main
     if pod.ready is None:
         if main.readiness_probe is None or answers(pod, main.readiness_probe):
             pod.ready = time.monotonic() - pod.started
@@ -196,7 +196,7 @@ def answers(pod: Running, probe: Probe) -> bool:
     """Whether an HTTP probe passes, from the bridge as from the node."""
     if probe.http_get is None:
         return True
-    port = pod.place.objects.job.pod.main.port_number(probe.http_get.port)
+    port = pod.place.pod.spec.main.port_number(probe.http_get.port)
     connection = http.client.HTTPConnection(pod.place.pod.address, port, timeout=probe.timeout_seconds)
     with suppress(OSError, http.client.HTTPException):
         connection.request("GET", probe.http_get.path)

@@ -66,9 +66,8 @@ class TrainingJob(Construct):
             raise CompileError([found("TW110", locate.run("/cluster"), message, fix)])
         compiled = compile_run(self.run, cluster, locate)
         self.plan, self.findings = compiled.plan, compiled.findings
-        done = self.run.state == "done"
-        self.watched = None if done else watched(compiled.resolution)
-        self.api_objects = () if done else tuple(_emit(self, compiled))
+        self.watched = None if self.run.state == "done" else watched(compiled.resolution)
+        self.api_objects = tuple(_emit(self, compiled)) if self.run.state == "active" else ()
         _warn(self.findings)
 
     @property

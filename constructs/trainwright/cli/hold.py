@@ -75,6 +75,8 @@ def _kept(project: Project, build: Build, records: Records, name: str) -> tuple[
     built, entry = build.runs.get(name), records.runs.get(name)
     if name in build.done:
         stop(f"{name} is done: there is nothing to hold")
+    if name in build.paused:
+        stop(f"{name} is paused, and not in dist/: resume it, hold it, and pause it again")
     if built is None:
         fail([finding for finding in build.findings if finding.severity is Severity.ERROR])
     if entry is None or entry.state != "active":

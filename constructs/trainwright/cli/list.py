@@ -52,14 +52,14 @@ def _run(sources: Sources, name: str, file: RunFile, record: RunRecord | None) -
 
 def _state(file: RunFile, record: RunRecord | None) -> str:
     """What the last synth made of it, and what the next would change."""
-    done = file.run.state == "done"
-    if record is None or (record.state == "done" and not done):
-        return "done" if done else "new: not in dist/ yet"
-    if record.state == "done":
+    state = file.run.state
+    if record is None or (record.state == "done" and state == "active"):
+        return "new: not in dist/ yet" if state == "active" else state
+    if record.state == state == "done":
         return "done"
     held = f", held: {record.hold.why}" if record.hold else ""
-    edited = ", done at the next synth" if done else ", edited since" if record.file != file.digest else ""
-    return f"active as {file.run.run}-{record.identity}{held}{edited}"
+    edited = f", {state} at the next synth" if state != record.state else ", edited since" if record.file != file.digest else ""
+    return f"{record.state} as {file.run.run}-{record.identity}{held}{edited}"
 
 
 def _clusters(sources: Sources) -> list[dict[str, Any]]:

@@ -19,8 +19,9 @@ from trainwright.cli.session import Exit, output, reader_left, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "crds", "page", "status", "logs", "diagnose", "collect",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
+    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "page",
+    "status", "logs", "diagnose", "collect",
 )
 """In the order of the help."""
 
@@ -30,8 +31,8 @@ def command_line(asked: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="trainwright",
         help="Compile typed descriptions of distributed training runs into reviewed Kubernetes YAML.\n\n"
-        "Exit codes: 0 in order; 1 findings, or dist/ is not what the runs compile to; 2 wrong usage; 3 Node, disk or another "
-        "part of the environment is missing; 70 a defect of trainwright; 141 the reader of its output went away.",
+        "Exit codes: 0 in order; 1 findings, or dist/ is not what the runs compile to; 2 wrong usage; 3 Node, kubectl, disk "
+        "or something else around it is missing; 70 a defect of trainwright; 141 the reader of its output went away.",
         no_args_is_help=True,
         context_settings={"help_option_names": ["--help", "-h"]},
         pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""``trainwright rehearse``: run the YAML of ``dist/`` on this machine."""
+"""``trainwright rehearse``: run the YAML of ``dist/``, or of any file, on this machine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, RunArgument, open_sources, run_file, say, stop
+from trainwright.cli.session import ProjectOption, open_sources, run_file, say, stop
 from trainwright.project.status import last_records
 
 
 def command(
-    run: RunArgument,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run in charts/runs, or a file of manifests.")],
     project: ProjectOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="First empty the volumes that the pods write to.")] = False,
     workspace: Annotated[Path | None, typer.Option(metavar="DIR", help="For volumes and logs; default: .rehearsal/RUN.")] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="At most so many pods.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="At most so many pods of each role.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Train so many steps: only where our trainer trains.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="End the rehearsal as failed after so long.")] = None,
+    python: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Virtual environment that stands for the image; default: this one.")
+    ] = None,
     mount: Annotated[list[str] | None, typer.Option(metavar="PATH=FOLDER", help="A folder here for a path in the pods.")] = None,
 ) -> None:
     """Play a run's pods here, from the YAML in dist/.
@@ -26,22 +30,35 @@ def command(
     goes on from its last checkpoint. Ends with 0 if the Job completed, 1 if it failed, 3 if the manifests cannot work or this
     machine cannot play them, 143 if it was told to end.
     """
+    from trainwright.rehearsal import rehearse_file
+
+    path, folder = _file(run, project)
+    programs = None if python is None else python / "bin"
+    if programs is not None and not (programs / "python").is_file():
+        stop(f"--python {python}: there is no {programs / 'python'}; name the folder of a virtual environment")
+    mounts = dict(_mount(text) for text in mount or [])
+    raise typer.Exit(rehearse_file(
+        path, workspace=workspace or folder, fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout, mounts=mounts,
+        programs=programs,
+    ))  # fmt: skip
+
+
+def _file(run: str, project: Path | None) -> tuple[Path, Path]:
+    """The file that holds it, and where its volumes and logs lie."""
+    if run.endswith((".yaml", ".yml", ".json")):
+        name = Path(run).name.partition(".")[0]
+        return Path(run), Path(".rehearsal") / name
     where, sources = open_sources(project)
     file = sources.runs[run_file(sources, run)]
     path = where.dist / file.run.cluster / file.run.namespace / "runs" / f"{run}.k8s.yaml"
-    if file.run.state == "done":
-        stop(f"run {run} is done and not in dist/ any more: remove its `state: done` and run `trainwright synth` to rehearse it")
+    if (state := file.run.state) != "active":
+        stop(f"run {run} is {state} and not in dist/: remove its `state: {state}` and run `trainwright synth` to rehearse it")
     if not path.is_file():
         stop(f"{where.shown(path)} is not there: run `trainwright synth` first")
     entry = last_records(where).runs.get(run)
     if entry and entry.file != file.digest:
         say(f"{file.name} changed since dist/ was written: this plays the older YAML; `trainwright synth` brings it up to date\n")
-    from trainwright.rehearsal import rehearse_file
-
-    folder = workspace or where.root / ".rehearsal" / run
-    mounts = dict(_mount(text) for text in mount or [])
-    code = rehearse_file(path, workspace=folder, fresh=fresh, nodes=nodes, timeout_seconds=timeout, mounts=mounts)
-    raise typer.Exit(code)
+    return path, where.root / ".rehearsal" / run
 
 
 def _mount(text: str) -> tuple[str, Path]:

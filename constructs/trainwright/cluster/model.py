@@ -209,6 +209,8 @@ class Cluster(Model):
     """Name of the cluster, and of its file."""
     kubernetes: Annotated[str, Field(pattern=r"^1\.(0|[1-9][0-9]{0,2})$", examples=["1.34"])]
     """Version of the API server, without the patch."""
+    uid: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = None
+    """Uid of its namespace `kube-system`, which no other cluster has. `apply` refuses a context that leads elsewhere."""
     default_target: TargetName = "indexed-job"
     """The target of a run that names none."""
     operators: dict[OperatorName, Operator] = Field(default_factory=dict)

@@ -48,14 +48,15 @@ def _shell_text(simple: Simple) -> int | None:
     """Of a simple command, the word that its first shell reads: ``python -c`` has a text too."""
     for number in simple.texts:
         at = number - 1
-        while at > 0 and (simple.words[at].text.startswith(("-", "+")) or simple.words[at - 1].text in _VALUED):
+        while at > 0 and (simple.words[at].text.startswith(("-", "+")) or VALUED.fullmatch(simple.words[at - 1].text)):
             at -= 1
         if simple.words[at].base in SHELLS:
             return number
     return None
 
 
-_VALUED = frozenset({"-o", "+o", "-O", "+O"})
+VALUED = re.compile(r"[-+][A-Za-z]*[oO]")
+"""Options of a shell whose value is the next word: ``-o pipefail``, ``-euo pipefail``."""
 
 
 def _inside(simple: Simple, number: int | None, at: int | None) -> Command:

@@ -1,1 +1,1 @@
-"""What runs in a cluster: read, and changed when asked."""
+"""What runs in a cluster, as it was read there."""

@@ -35,7 +35,8 @@ class Reason(StrEnum):
     FORBIDDEN = "not allowed"
     NOT_FOUND = "not there"
     UNSERVED = "a kind that the cluster does not have"
-    CONFLICT = "another manager's field, or another version of the object"
+    CHANGED = "another version of the object than was read"
+    CONFLICT = "another manager's field, or an object of another uid"
     REFUSED = "refused by the API server or a webhook"
     STUCK = "not deleted in time"
     OTHER = "something else"
@@ -185,6 +186,7 @@ _CAUSES = (
     (Reason.FORBIDDEN, r"\(Forbidden\): [^\n]*cannot \w+ resource"),
     (Reason.UNSERVED, r"the server doesn't have a resource type|no matches for kind|could not find the requested resource"),
     (Reason.NOT_FOUND, r"\(NotFound\)"),
+    (Reason.CHANGED, r"the object has been modified"),
     (Reason.CONFLICT, r"Apply failed with \d+ conflict|\(Conflict\)"),
     (Reason.REFUSED, r"\((Invalid|BadRequest|Forbidden|AlreadyExists|MethodNotAllowed)\)|denied the request|is invalid: "),
     (
@@ -201,13 +203,15 @@ _HINTS = {
     Reason.UNAUTHORIZED: "log in to the cluster as you do for kubectl",
     Reason.FORBIDDEN: "ask for that right, or use a context that has it",
     Reason.UNSERVED: "its operator or CRD is not installed there",
+    Reason.CHANGED: "somebody changes it at the same time; look what has become of it, and try again",
+    Reason.CONFLICT: "what another manager has is never taken from it: let both say the same, or take it out of one of them",
 }
 
 
 def _failure(arguments: tuple[str, ...], said: str, context: str | None) -> KubectlError:
     """One message from what kubectl wrote to its standard error."""
     lines = [line for line in said.strip().splitlines() if not re.match(r"[EWI]\d{4} |Warning: ", line)]  # its own log
-    text = "\n".join(lines) or said.strip() or "it said nothing"
+    text = "\n".join(lines).partition("\nPlease review the fields above")[0] or said.strip() or "it said nothing"
     reason = next((reason for reason, words in _CAUSES if re.search(words, text)), Reason.OTHER)
     text = re.sub(r"^(error: |Error from server \(\w+\): |Error in configuration: )", "", text)
     where = f" (context {context})" if context else ""

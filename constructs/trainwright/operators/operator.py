@@ -1,9 +1,8 @@
 """The parts of an operator's folder that speak of objects in a cluster, and how to find them by the kind of an object.
 
-``defaults.py``, ``pods.py`` and ``status.py`` of a folder have one function each, named like its file, which takes objects of all
-kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating webhook. A new kind is one line in
-``FOLDERS``. What follows when a pod has ended is in ``ended.py``: of Job and of JobSet, under a TrainJob too; of others it is not
-known here yet.
+``defaults.py``, ``pods.py``, ``ended.py`` and ``status.py`` of a folder have one function each, named like its file, which takes
+objects of all kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating webhook. A new kind
+is one line in ``FOLDERS``. What follows when a pod has ended is in ``ended.py``; of KubeRay it is not known here yet.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.stored import fill_in_pod, fill_in_service
+from trainwright.operators.ending import Controller
 from trainwright.operators.phase import Standing, by_pods
 
 Tree = dict[str, Any]
@@ -42,6 +42,14 @@ class Around:
     suffix: str = SUFFIX
 
 
+class Awaited(NamedTuple):
+    """What the pods of a role must be before others are made."""
+
+    role: str
+    state: str
+    """``Ready`` or ``Complete``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod as its controller sends it to the API server, and what is known of it by whoever made it."""
@@ -53,6 +61,8 @@ class Pod:
     host: str
     """By which pods of its namespace find it; its name where it has no other."""
     manifest: Tree
+    after: tuple[Awaited, ...] = ()
+    """Roles whose pods its controller waits for before it makes this one."""
 
     @property
     def spec(self) -> Tree:
@@ -76,6 +86,23 @@ class Made(NamedTuple):
     pods: Sequence[Pod] = ()
     objects: Sequence[Tree] = ()
     """Services, Secrets, ConfigMaps, PodGroups, Jobs and other children, each as it is sent. Secrets have empty values."""
+    later: Sequence[Pod] = ()
+    """Those for which one of the others must have succeeded first."""
+
+
+class Size(NamedTuple):
+    """What a run is made small to."""
+
+    nodes: int
+    """The most pods that hold ranks, and the most of any role."""
+    processes: int | None = None
+    """Ranks in each; None for as many as it has."""
+
+    def fewer(self, fields: Tree, *names: str, taken: int = 0) -> None:
+        """Bring numbers down to it. ``taken`` are pods that another role has."""
+        for name in names:
+            if name in fields:
+                fields[name] = min(fields[name], max(self.nodes - taken, 0))
 
 
 class Defaults(Protocol):
@@ -95,12 +122,26 @@ class Pods(Protocol):
     def __call__(self, manifest: Mapping[str, Any], around: Around) -> Made:
         """All pods at once, as of a run that has just been admitted, in the order of roles and of indexes.
 
-        It does not know what a scheduler or kubelet adds, waits of one role for another, or quotas. ``suspend`` is not looked at.
+        It does not know what a scheduler or kubelet adds, or quotas. ``suspend`` is not looked at.
 
         Raises:
             KeyError, TypeError, ValueError: for an object that the API server or a webhook refuses.
             LookupError: for an object that it names, and that is not in ``around``.
         """
+
+
+class Resized(Protocol):
+    """An object as its author would have written it for fewer pods. Beside :class:`Pods`, in ``pods.py``."""
+
+    def __call__(self, manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+        """The argument stays as it is. Raises what :class:`Pods` raises."""
+
+
+class Ended(Protocol):
+    """What an operator's controller does when pods of an object end."""
+
+    def __call__(self, manifest: Mapping[str, Any], around: Around) -> Controller:
+        """It knows the pods as :class:`Pods` makes them, and no others. Raises what that raises."""
 
 
 class Status(Protocol):
@@ -131,10 +172,10 @@ _OF_THE_CORE = {GroupKind("", "Pod"): fill_in_pod, GroupKind("", "Service"): fil
 
 
 @cache
-def _part(folder: str, name: str) -> Any:
-    """A function of a folder; None where the folder has no such file."""
-    module = f"trainwright.operators.{folder}.{name}"
-    return getattr(import_module(module), name) if find_spec(module) else None
+def _part(folder: str, file: str, name: str = "") -> Any:
+    """A function of a folder, of the file's name or of another; None where the folder has none."""
+    module = f"trainwright.operators.{folder}.{file}"
+    return getattr(import_module(module), name or file, None) if find_spec(module) else None
 
 
 def makes_pods(manifest: Mapping[str, Any]) -> bool:
@@ -158,6 +199,18 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     """What the controller of its kind makes of an object: see :class:`Pods`. A kind that is not known raises ``KeyError``."""
     part: Pods = _part(FOLDERS[GroupKind.of(manifest)], "pods")
     return part(manifest, around)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """The object for fewer pods: see :class:`Resized`. One whose folder cannot say it comes back as it was."""
+    part: Resized | None = _part(FOLDERS[GroupKind.of(manifest)], "pods", "resized")
+    return part(manifest, around, size) if part else dict(manifest)
+
+
+def ended(manifest: Mapping[str, Any], around: Around) -> Controller | None:
+    """What the controller of its kind does when pods of an object end: see :class:`Ended`. None where that is not known."""
+    part: Ended | None = _part(FOLDERS[GroupKind.of(manifest)], "ended")
+    return part(manifest, around) if part else None
 
 
 def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Standing:

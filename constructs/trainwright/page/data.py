@@ -19,9 +19,9 @@ Data = dict[str, Any]
 
 def rows(build: Build, changes: Mapping[str, RunReview]) -> list[Data]:
     """One for each run of the project, by name: what the list shows and is searched by."""
-    known = [_row(name, built, build) for name, built in build.runs.items()]
+    known = [_row(name, built, build) for name, built in build.users.items()]
     known += [_bare(name, "done", file.run.team, file.run.cluster, file.run.queue) for name, file in build.done.items()]
-    known += [_bare(name, "does not compile") for name in build.failures if name not in build.runs]
+    known += [_bare(name, "does not compile") for name in build.failures if name not in build.users]
     for row in known:
         change = changes.get(row["run"])
         row["change"] = change.change.words if change else ""
@@ -31,7 +31,7 @@ def rows(build: Build, changes: Mapping[str, RunReview]) -> list[Data]:
 def _row(name: str, built: BuiltRun, build: Build) -> Data:
     run, plan = built.file.run, built.compiled.plan
     errors = len(build.failures.get(name, ()))
-    state = "held" if built.held else "does not compile" if errors else "active"
+    state = "held" if built.held and run.state == "active" else "does not compile" if errors else run.state
     warnings = sum(one.severity is Severity.WARNING for one in built.compiled.findings)
     return {
         **_bare(name, state, run.team, run.cluster, run.queue),
@@ -50,7 +50,7 @@ def _bare(name: str, state: str, team: str = "", cluster: str = "", queue: str |
 
 def details(project: Project, build: Build, name: str, change: RunReview | None) -> Data:
     """What stands behind a row. A run that does not compile has its findings alone."""
-    built = build.runs.get(name)
+    built = build.users.get(name)
     data: Data = {"findings": to_json(_findings(build, name, built)), "change": _change(change)}
     if built is None:
         return data

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.command.launchers import Launch, launches
-from trainwright.command.model import Command, Simple, Word
+from trainwright.command.model import Assignment, Command, Simple, Word
 from trainwright.command.reading import SHELLS, script
 from trainwright.findings import Where
 from trainwright.findings.locate import escape
@@ -92,7 +92,7 @@ class Program(NamedTuple):
             if text(one, "/name") in self.env and text(one, "/value"):
                 yield text(one, "/name"), text(one, "/value"), f"/env/{number}"
         for place, command in self.commands():
-            sets = list(command.sets())
+            sets = list(_for_all(command))
             names = [name for name, _ in sets]
             yield from ((name, value, place) for name, word in sets if (value := word.resolved({})) and names.count(name) == 1)
 
@@ -127,6 +127,18 @@ class Program(NamedTuple):
         """The command and those scripts, each with its place."""
         yield self.at, self.command
         yield from ((one.place, Command(one.simple)) for one in self.shells() if one.place.startswith("/files/"))
+
+
+def _for_all(command: Command) -> Iterator[Assignment]:
+    """What a command sets, without what it sets for one program alone (``A=1 python prepare.py``) beside a launcher."""
+    launched = [launch.simple for launch in launches(command)]
+    others = [one for one in command.simple if one.words and one not in launched] if launched else []
+    aside = [one for one in others if one.program not in SHELLS | _SET]
+    yield from command._replace(simple=tuple(one._replace(sets=()) if one in aside else one for one in command.simple)).sets()
+
+
+_SET = frozenset({"export", "declare", "typeset", "readonly", "local", "for", "read"})
+"""Words of a shell after which a variable is set for all that follows."""
 
 
 class Text(NamedTuple):

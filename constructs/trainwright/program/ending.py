@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from trainwright.command.model import Simple, Word
-from trainwright.command.reading import SHELLS
+from trainwright.command.reading import SHELLS, VALUED
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at
@@ -24,7 +24,9 @@ def works(simple: Simple) -> bool:
     if _PYTHON.fullmatch(simple.program):
         module = next((after for word, after in pairwise(words) if word == "-m"), None)
         return module not in _NO_WORK if module else any(word.endswith(".py") for word in words)
-    is_script = any(word.endswith(".sh") for word in words[1:2] if simple.program in SHELLS) or simple.program.endswith(".sh")
+    after = (word for before, word in pairwise(words) if not word.startswith(("-", "+")) and not VALUED.fullmatch(before))
+    first = next(after, "")
+    is_script = (simple.program in SHELLS and first.endswith(".sh")) or simple.program.endswith(".sh")
     return is_script or any(launch.name != "ray" for launch in launches_in(simple))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trainwright.command.launchers import Fact, launches
+from trainwright.command.launchers import MPI_LAUNCHERS, Fact, launches
 from trainwright.command.model import Command
 from trainwright.findings import Finding
 from trainwright.findings.codes import found, milder
 from trainwright.objects.fields import items, text
 from trainwright.program.container import Program
 from trainwright.program.launching import MEET_AT_RANK_0, THIS_POD, as_written
+from trainwright.program.slots import HOSTS
 
 ASKS = frozenset({"ssh", "getent", "nslookup", "dig", "host", "nc", "ncat", "ping", "wait-for-it", "wait-for-it.sh"})
 """Programs that tell whether a host is there."""
@@ -62,6 +63,9 @@ def _in_command(command: Command, env: Mapping[str, str], launchers: bool) -> It
             meets = fact is Fact.ADDRESS or (fact is Fact.ENDPOINT and (backend is None or backend.text in MEET_AT_RANK_0))
             if given and meets and (host := given.resolved(env)):
                 yield as_written(option), host
+        if launch.name in MPI_LAUNCHERS:
+            listed = (one for value in launch.values(HOSTS) for one in value.split(","))
+            yield from ((launch.program, host) for one in listed if (host := one.partition(":")[0]))
     for simple in command.simple:
         if simple.program in ASKS:
             words = simple.words[simple.start + 1 :]

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from trainwright.command.launchers import Launch
 
+HOST_FILES = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
+HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
+_DISCOVERY = ("--host-discovery-script",)
 PROCESSES = ("-np", "--np", "-n", "--n", "-c")
 _PER_POD = ("-N", "--N", "-npernode", "--npernode")
 _PPR = re.compile(r"ppr:(\d+):node\b")
@@ -63,3 +66,15 @@ class Slots(NamedTuple):
         elif not ranks and places < slots:
             message = f"{launch.program} is to start {in_pod} ranks in a pod, and {slots - places} of {slots} slots stay idle"
             yield "TW423", message, f"write {each}{change}"
+
+
+def knows_hosts(launch: Launch) -> bool:
+    """Whether its command line says where ranks start, or may say it."""
+    return launch.is_open or not launch.names.isdisjoint((*HOST_FILES, *HOSTS, *_DISCOVERY))
+
+
+def without_hosts(launch: Launch, host_file: str) -> Iterator[tuple[str, str, str]]:
+    """Code, message and fix: no variable tells horovodrun of hosts (horovod/runner/launch.py)."""
+    if launch.name == "horovodrun" and not knows_hosts(launch):
+        message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
+        yield "TW420", message, f"add --hostfile {host_file}"

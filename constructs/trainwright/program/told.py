@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, launches
+from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, launches
 from trainwright.command.model import By, Command
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.program.container import Program
+from trainwright.program.launching import VARIABLES
 
 _BY_CONTROLLERS = re.compile(
     r"JOB_COMPLETION_INDEX|V[CK]_TASK_?INDEX|VC_\w+_(HOSTS|NUM)|MPI_HOST|RANK|WORLD_SIZE|TF_CONFIG|WORKER_(ADDRS|PORT)|"
@@ -34,6 +35,11 @@ def set_by_a_controller(name: str) -> bool:
     return _BY_CONTROLLERS.fullmatch(name) is not None
 
 
+def is_index(name: str) -> bool:
+    """Whether it is the number of a pod among others, with one controller or another."""
+    return VARIABLES.get(name) is Fact.INDEX or re.fullmatch("RANK|V[CK]_TASK_?INDEX|SLURM_NODEID", name) is not None
+
+
 def taken_from_outside(command: Command) -> set[str]:
     """Names that a shell takes from its environment, as far as it is certain that nothing else sets them."""
     if any(simple.program in _MAY_SET_ANYTHING for simple in command.simple):
@@ -42,7 +48,8 @@ def taken_from_outside(command: Command) -> set[str]:
     if launched:
         options = (option for launch in launched if launch.name in TORCH_LAUNCHERS for option in launch.options)
         names -= _OF_EACH_RANK
-        names |= {read.name for _, values in options for word in values for read in word.reads if read.by is By.SHELL}
+        read = (one for _, values in options for word in values for one in word.reads)
+        names |= {one.name for one in read if one.by is By.SHELL and not one.default}
     asked = (word for simple in command.simple if simple.program in _ASKS_FOR_IT for word in simple.words)
     return names - {name for name, _ in command.sets()} - {read.name for word in asked for read in word.reads}
 
@@ -56,7 +63,8 @@ def reads_what_it_has(program: Program) -> Iterator[Finding]:
         names = set() if launched & MPI_LAUNCHERS else taken_from_outside(command) - program.has
         for name in sorted(name for name in names if set_by_a_controller(name) or name in MEETING):
             message = f"the command reads {name}, which {program.world.says} sets in no pod: a shell puts nothing in its place"
-            yield found("TW457", program.where(place), message, _INSTEAD)
+            index = f"write ${program.world.number}, the pod's number" if is_index(name) and program.world.number else ""
+            yield found("TW457", program.where(place), message, index or _INSTEAD)
     options = {word.text for launch in launches(program.command) for _, values in launch.options for word in values}
     for word in program.command.simple[0].words if program.process_1 else ():
         for name, by, _ in word.reads if word.text not in options else ():

@@ -46,22 +46,24 @@ T = TypeVar("T")
 def build_project(
     sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched, spread: Spread = alone
 ) -> Build:
-    """Compile every active run and every foundation; one run's errors do not hide another's.
+    """Compile every run that has not ended, and every foundation; one run's errors do not hide another's.
 
     ``last`` are the records: they, and the processes that ``spread`` may use, change nothing but how long it takes. ``watch``
     sees the runs go by.
     """
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
+    paused: dict[str, BuiltRun] = {}
     failed: dict[str, tuple[Finding, ...]] = {}
     done = {name: file for name, file in sorted(sources.runs.items()) if file.run.state == "done"}
-    active = [(name, file) for name, file in sorted(sources.runs.items()) if name not in done]
+    due = [(name, file) for name, file in sorted(sources.runs.items()) if name not in done]
     read = sources._replace(policies={}, defaults=None)  # by a run alone
-    compiled = spread(partial(_compile_apart, read, today, last), [name for name, _ in active])
-    for name, file in watch(active, "compiling runs"):
+    compiled = spread(partial(_compile_apart, read, today, last), [name for name, _ in due])
+    for name, file in watch(due, "compiling runs"):
         outcome = next(compiled)
         if isinstance(outcome, Apart):
-            runs[name] = built = _built(file, sources, outcome.joined(file.run, sources.clusters[file.run.cluster].cluster))
+            built = _built(file, sources, outcome.joined(file.run, sources.clusters[file.run.cluster].cluster))
+            (runs if file.run.state == "active" else paused)[name] = built
             findings += [one for one in built.compiled.findings if not _is_shared(one, file) or one not in findings]
             held = _held_findings(name, built, today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
@@ -69,13 +71,14 @@ def build_project(
         else:
             failed[name] = outcome
             findings += [finding for finding in outcome if finding not in findings]
-    foundations = build_foundations(sources.clusters, runs)
+    users = {**runs, **paused}
+    foundations = build_foundations(sources.clusters, users)
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
-    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values())), *directories_of_others(runs)]
+    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(users.values())), *directories_of_others(runs)]
     clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
-    return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
+    return Build(runs, foundations, paused, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
 
 
 def _failures(

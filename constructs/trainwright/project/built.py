@@ -131,6 +131,8 @@ class Build(NamedTuple):
 
     runs: dict[str, BuiltRun]
     foundations: dict[str, BuiltFoundation]
+    paused: dict[str, BuiltRun]
+    """Runs whose state is paused: they keep their records and what they need of foundations, and are not emitted."""
     done: dict[str, RunFile]
     """Runs whose state is done: they keep their records, and are not emitted."""
     clusters: dict[str, ClusterFile]
@@ -138,6 +140,11 @@ class Build(NamedTuple):
     failures: dict[str, tuple[Finding, ...]]
     """Run -> its errors, those of its profile and of its foundation among them. No other run is held up by them."""
     findings: tuple[Finding, ...]
+
+    @property
+    def users(self) -> dict[str, BuiltRun]:
+        """The runs that foundations are there for."""
+        return {**self.runs, **self.paused}
 
     @property
     def outputs(self) -> dict[str, Output]:
@@ -157,8 +164,8 @@ class Build(NamedTuple):
 
     @property
     def recorded(self) -> frozenset[str]:
-        """Paths of the records that there must be, below their folder; of a run that is done there may be one."""
-        runs = (run_path(name) for name in (*self.runs, *self.done))
+        """Paths of the records that there must be, below their folder; of a run that is paused or done there may be one."""
+        runs = (run_path(name) for name in (*self.users, *self.done))
         return frozenset((*runs, *map(foundation_path, self.foundations), *map(cluster_path, self.clusters)))
 
     @property

@@ -36,8 +36,10 @@ def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iter
             yield f"{name}: {new.identity} stays, and has a record again"
         elif old is None or (old.state, new.state) == ("done", "active"):
             yield f"{name}: new run {new.identity}; {_summary(new.facts)}"
-        elif (new.state, old.state) == ("done", "active"):
-            yield f"{name}: done, {new.identity} leaves dist/: {STOPS}; {stays(new.facts)}"
+        elif new.state != "active":
+            yield from _left(name, old, new)
+        elif old.state == "paused" and old.identity == new.identity:
+            yield f"{name}: {new.identity} is back; {_start(old, new)}"
         elif old.identity != new.identity:
             parts = [f"new run {new.identity} replaces {old.identity}", *changed_facts(old.facts, new.facts), _start(old, new)]
             yield f"{name}: {'; '.join(parts)}"
@@ -46,6 +48,15 @@ def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iter
         elif _beside_releases(old) != _beside_releases(new):
             what = "changed in place" if old.manifests != new.manifests else "its pods are as before"
             yield f"{name}: {'; '.join([f'{new.identity} stays, {what}', *changed_facts(old.facts, new.facts)])}"
+
+
+def _left(name: str, old: RunRecord, new: RunRecord) -> Iterator[str]:
+    """A run that is paused or done now."""
+    if old.state == "active":
+        back = " until it is active again" if new.state == "paused" else ""
+        yield f"{name}: {new.state}, {new.identity} leaves dist/{back}: {STOPS}; {stays(new.facts)}"
+    elif old.state != new.state:
+        yield f"{name}: {new.state}, it was {old.state}; {stays(new.facts)}"
 
 
 def changed_facts(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list[str]:

@@ -71,7 +71,7 @@ class HeldRun(NamedTuple):
         kept = (self.record.defaults or {}) if self.hold.defaults is None else self.hold.defaults
         differ = kept if kept != (defaults or {}) else None
         hold = self.hold.model_copy(update={"identity": identity, "release": version("trainwright"), "defaults": differ})
-        return self.record.model_copy(update={"file": file, "hold": hold, "defaults": defaults})
+        return self.record.model_copy(update={"state": "active", "file": file, "hold": hold, "defaults": defaults})
 
     def expired(self, run: str, today: date) -> Iterator[Finding]:
         """Says so after its last day. The bytes stay until somebody decides."""

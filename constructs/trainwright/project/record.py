@@ -87,7 +87,8 @@ class RunRecord(Model):
     """A run, as the last synth left it."""
 
     record: Literal[1] = 1
-    state: Literal["active", "done"] = "active"
+    state: Literal["active", "paused", "done"] = "active"
+    """Of a run that is paused, the rest is what it was when it was last active."""
     identity: str
     """The end of the objects' names."""
     file: Digest
@@ -136,7 +137,7 @@ class Records(NamedTuple):
     @property
     def manifests_digests(self) -> frozenset[Digest]:
         """Digests of the objects in them."""
-        runs = {entry.manifests for entry in self.runs.values()}
+        runs = {entry.manifests for entry in self.runs.values() if entry.state == "active"}
         return frozenset(runs | {entry.manifests for entry in self.foundations.values()})
 
     @property

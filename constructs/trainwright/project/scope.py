@@ -17,7 +17,7 @@ from trainwright.project.build import build_foundations
 from trainwright.project.built import Build, BuiltFoundation, BuiltRun, run_of
 from trainwright.project.load import Project
 from trainwright.project.record import Records, cluster_path, foundation_path, run_path
-from trainwright.project.status import links, moved_runs
+from trainwright.project.status import ended_runs, links, moved_runs
 
 
 class Obstacles(NamedTuple):
@@ -37,8 +37,10 @@ class Obstacles(NamedTuple):
 
 
 def obstacles(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> Obstacles:
-    """Errors of runs and profiles, records that cannot be read, runs that would restart unasked, and links in ``dist/``."""
-    moved = moved_runs(project, build, records, accepted)
+    """Errors of runs and profiles, records that cannot be read, runs that would restart unasked, runs that have ended and are to
+    be paused, and links in ``dist/``.
+    """
+    moved = moved_runs(project, build, records, accepted) | ended_runs(build, records)
     linked = tuple(links(project))
     of_run = {name: list(findings) for name, findings in build.failures.items()}
     for name, finding in moved.items():
@@ -55,7 +57,7 @@ def obstacles(project: Project, build: Build, records: Records, accepted: Collec
 def _behind(record: str, build: Build) -> list[str]:
     """The runs that a record matters to: its own, or all of its foundation or cluster."""
     return [
-        name for name, built in build.runs.items()
+        name for name, built in build.users.items()
         if record in (run_path(name), foundation_path(_place(built)), cluster_path(built.file.run.cluster))
     ]
 
@@ -66,7 +68,7 @@ def _place(built: BuiltRun) -> str:
 
 def every_run(build: Build, records: Records) -> frozenset[str]:
     """All that a synth of everything deals with: runs that compile, that do not, that are done, and that are gone."""
-    return frozenset((*build.runs, *build.failures, *build.done, *records.runs))
+    return frozenset((*build.users, *build.failures, *build.done, *records.runs))
 
 
 class Part(NamedTuple):
@@ -96,21 +98,22 @@ def part_of(project: Project, build: Build, records: Records, chosen: Collection
         return Part(build, left, left)
     pending = frozenset(name for name in left if not _in_step(name, build, records))
     runs = {name: built for name, built in build.runs.items() if name in chosen}
-    places = {_place(built) for built in runs.values()}
+    paused = {name: built for name, built in build.paused.items() if name in chosen}
+    places = {_place(built) for built in (*runs.values(), *paused.values())}
     foundations = {key: entry for key, entry in build.foundations.items() if key in places}
     if pending:
-        settled = build_foundations(build.clusters, build.runs, pending)
-        broken = pending - build.runs.keys()
+        settled = build_foundations(build.clusters, build.users, pending)
+        broken = pending - build.users.keys()
         foundations = {key: _keeping(project, settled[key], broken) for key in foundations if key in settled}
     done = {name: file for name, file in build.done.items() if name in chosen}
-    return Part(build._replace(runs=runs, foundations=foundations, done=done), left, pending)
+    return Part(build._replace(runs=runs, foundations=foundations, paused=paused, done=done), left, pending)
 
 
 def _in_step(name: str, build: Build, records: Records) -> bool:
     """Whether a run has been written as it compiles."""
     entry, built = records.runs.get(name), build.runs.get(name)
-    if name in build.done:
-        return entry is None or entry.state == "done"
+    if name in build.done or name in build.paused:
+        return entry is None or entry.state == ("done" if name in build.done else "paused")
     if built is None or name in build.failures:
         return False
     return entry is not None and (entry.identity, entry.manifests) == (built.identity, built.output.digest)

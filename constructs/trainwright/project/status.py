@@ -83,6 +83,16 @@ def moved_runs(project: Project, build: Build, records: Records, accepted: Colle
     return findings | _without_record(project, build, records, accepted)
 
 
+def ended_runs(build: Build, records: Records) -> dict[str, Finding]:
+    """Runs that are to be paused, and have ended by their records."""
+    findings = {}
+    for name, built in build.paused.items():
+        if name in records.runs and records.runs[name].state == "done":
+            fix = f"write `state: done`; to run it again, write `attempt: {built.file.run.attempt + 1}` instead"
+            findings[name] = found("TW517", built.file.locator(None).run("/state"), f"{name} is done, and cannot be paused", fix)
+    return findings
+
+
 def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> dict[str, Finding]:
     """Held runs whose bytes are gone, and those that were edited together with what they are held against."""
     findings = {}
@@ -160,7 +170,7 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
             findings.append(found("TW505", Where(shown), f"{shown} was not written by trainwright, or its record is gone", fix))
         elif not build.failed:  # else it may belong to a run that does not compile at the moment
             findings.append(
-                found("TW502", Where(shown), f"{shown} belongs to a run that is gone or done", "run `trainwright synth`")
+                found("TW502", Where(shown), f"{shown} belongs to a run that is gone, paused or done", "run `trainwright synth`")
             )
     return findings
 
@@ -168,8 +178,9 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
 def compare_runs(project: Project, build: Build, records: Records, names: Collection[str]) -> list[Finding]:
     """The same for some runs alone: their files and their records."""
     runs = {name: built for name, built in build.runs.items() if name in names}
+    paused = {name: built for name, built in build.paused.items() if name in names}
     done = {name: file for name, file in build.done.items() if name in names}
-    part = build._replace(runs=runs, done=done)
+    part = build._replace(runs=runs, paused=paused, done=done)
     findings = [*_stale_runs(project, part, records)]
     for name, built in runs.items():
         findings += _differs(project, built.output, records.runs.get(name))
@@ -213,14 +224,18 @@ def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Fi
                 fix = "restore it from git, or run `trainwright synth`, which writes it again"
                 yield found("TW508", Where(built.file.name), message, fix)
         elif entry is None or entry.state != "active":
-            yield found("TW502", Where(built.file.name), f"run {name} is new and not in dist/ yet", FIX)
+            what = "active again" if entry and entry.state == "paused" else "new"
+            yield found("TW502", Where(built.file.name), f"run {name} is {what} and not in dist/ yet", FIX)
         elif entry.file != built.file.digest or (
             entry.identity == built.identity and entry != run_record(built, entry.dist, entry.written_by)
         ):
             yield found("TW502", Where(built.file.name), f"run {name} changed since dist/ was written", FIX)
-    for name, file in build.done.items():
-        if name in records.runs and records.runs[name].state != "done":
-            yield found("TW502", Where(file.name), f"run {name} is done and still in dist/", FIX)
+    paused = {name: built.file for name, built in build.paused.items()}
+    for state, files in (("paused", paused), ("done", build.done)):
+        for name, file in files.items():
+            if name in records.runs and records.runs[name].state != state:
+                still = " and still in dist/" if records.runs[name].state == "active" else ", and its record says otherwise"
+                yield found("TW502", Where(file.name), f"run {name} is {state}{still}", FIX)
 
 
 def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Finding]:
@@ -277,7 +292,7 @@ def links(project: Project) -> Iterator[Finding]:
 
 def ended_holds(project: Project, build: Build) -> list[Path]:
     """Files of runs that are not held any more; what does not compile at the moment may be."""
-    held = {name for name, built in build.runs.items() if built.held} | build.failures.keys()
+    held = {name for name, built in build.users.items() if built.held} | build.failures.keys()
     return [path for path in sorted(project.held.glob("*.yaml")) if path.stem not in held]
 
 

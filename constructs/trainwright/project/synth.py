@@ -233,6 +233,9 @@ def _recorded(part: Part, before: Records, digests: Mapping[str, str]) -> Record
     runs = {name: entry for name, entry in before.runs.items() if name in part.left}
     for name, built in build.runs.items():
         runs[name] = _as_before(run_record(built, digests[built.output.path], now), before.runs.get(name))
+    for name, built in build.paused.items():
+        if name in before.runs:
+            runs[name] = before.runs[name].model_copy(update={"state": "paused", "file": built.file.digest})
     for name, file in build.done.items():
         last = before.runs.get(name)
         if last:

@@ -8,16 +8,21 @@ import socket
 import sys
 from collections.abc import Iterator
 from importlib.metadata import distributions, requires
+from pathlib import Path, PurePosixPath
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program, search_path
-from trainwright.rehearsal.kinds import Container, Job
+from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program
+from trainwright.rehearsal.kinds import Container
+from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
-from trainwright.rehearsal.pod import Pod, create_pod, pod_address
-from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.pod import Pod, create_pod
+from trainwright.rehearsal.setting import Options, own_programs
 from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_files
+from trainwright_trainer.contract import Script
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import EngineName
 from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.contract.spec import MPIRendezvous
 from trainwright_trainer.contract.training import Training
 
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
@@ -30,46 +35,35 @@ EXTRAS: dict[EngineName, tuple[str, ...]] = {
 MOST_PODS = 200
 MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Variables from which torch and torchrun take the port of the rendezvous."""
+PROGRAM_ENDINGS = (".py", ".sh", ".pyz")
+"""Of files that a command starts, and does not write."""
 RENDEZVOUS = "rendezvous"
 """Name of the container port where the ranks meet."""
 
 
-def check_job(job: Job) -> Iterator[Blocker]:
-    """Problems of a Job that cannot be played, or that would start nothing."""
-    where, spec = f"Job {job.name}", job.spec
-    if spec.completion_mode != "Indexed":
-        yield Blocker(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays only completionMode: Indexed")
-    if not job.completions:
-        stated = "not set" if spec.completions is None else spec.completions
-        yield Blocker(where, f"completions is {stated}", "write the number of pods")
-    if spec.suspend:
-        yield Blocker(where, "it is suspended, so no pod would start", "remove suspend")
-    if job.pod.restart_policy != "Never":
-        yield Blocker(where, f"restartPolicy is {job.pod.restart_policy}", "a rehearsal plays only restartPolicy: Never")
-    if spec.success_policy is not None:
-        yield Blocker(where, "it has a successPolicy", "remove it: a rehearsal plays Jobs until every index has ended")
-    if job.pod.host_network:
-        yield Blocker(where, "hostNetwork: true would give every pod the machine's own address", "remove hostNetwork")
-    for container in job.pod.init_containers:
-        if container.restart_policy == "Always":
-            yield Blocker(f"{where}, container {container.name}", "it is a sidecar", "remove it: a rehearsal plays no sidecars")
+def check_run(objects: Objects) -> Iterator[Blocker]:
+    """Whether it would start anything, and whether one machine can play so many pods."""
+    spec = objects.workload["spec"]
+    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
+        yield Blocker(objects.where, "it is suspended, so no pod would start", "remove suspend")
+    if len(objects.slots) > MOST_PODS:
+        yield Blocker(objects.where, f"it has {len(objects.slots)} pods", f"rehearse fewer: --nodes {MOST_PODS}")
 
 
-def check_size(job: Job) -> Iterator[Blocker]:
-    """Whether one machine can play so many pods."""
-    if job.completions > MOST_PODS:
-        fix = f"rehearse at most {MOST_PODS} pods: --nodes {MOST_PODS}"
-        yield Blocker(f"Job {job.name}", f"completions is {job.completions}", fix)
-
-
-def check_libraries(specification: Specification | None) -> Iterator[Blocker]:
-    """Whether this Python has what our trainer's ranks import."""
-    work = specification.spec.work if specification else None
-    extras = EXTRAS[work.engine] if isinstance(work, Training) else ()
-    missing = [library for extra in extras for library in _of_extra(extra) if not list(distributions(name=library))]
+def check_libraries(specification: Specification | None, programs: Path) -> Iterator[Blocker]:
+    """Whether the environment that stands for the image has what our trainer's ranks import."""
+    work, folder = specification.spec.work if specification else None, programs.parent
+    extras = EXTRAS[work.engine] if isinstance(work, Training) else ("xgboost",) if isinstance(work, Boosting) else ()
+    packages = [str(path) for path in folder.glob("lib/python3*/site-packages")]
+    if programs == own_programs():
+        packages += sys.path
+    missing = [
+        library for extra in extras for library in _of_extra(extra)
+        if not any(list(distributions(name=name, path=packages)) for name in (library, f"{library}-cpu"))
+    ]
     if missing:
-        message = f"the ranks need {', '.join(missing)}, and {sys.prefix} does not have {'it' if len(missing) == 1 else 'them'}"
-        fix = f"run: {sys.executable} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
+        message = f"the ranks need {', '.join(missing)}, and {folder} does not have {'it' if len(missing) == 1 else 'them'}"
+        fix = f"run: {programs / 'python'} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
         small = "; where you need no CUDA, first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
         yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
 
@@ -83,36 +77,51 @@ def _of_extra(extra: str) -> list[str]:
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Blocker]:
     """Missing objects and keys, names that do not resolve, ports that differ, commands that this machine does not have."""
-    job = objects.job
-    pod = create_pod(job, 0, pod_address(options.first_address, 0))
-    dns = ClusterDns(objects, options.first_address)
-    yield from check_volumes(job.pod, pod, objects.config_maps, f"Job {job.name}")
-    for container in job.pod.all_containers:
-        where = f"Job {job.name}, container {container.name}"
-        environment = container_environment(container, pod, objects.config_maps, options.environment, where)
-        yield from environment.problems
-        yield from _check_command(container, environment, options, where)
-        yield from _check_names(container, environment, dns, where)
-        yield from _check_mounted_file(objects, container, environment, pod, where)
+    network = Network()
+    dns = ClusterDns(objects, network)
+    for slot in objects.first_of_roles:
+        pod = create_pod(slot, network.address(slot.number))
+        yield from check_volumes(slot.spec, pod, objects, objects.place(slot))
+        for container in slot.spec.all_containers:
+            where = objects.place(slot, container)
+            environment = container_environment(container, pod, objects, options.environment, where)
+            yield from environment.problems
+            yield from _check_command(container, environment, specification, options, where)
+            yield from _check_names(container, environment, dns, where)
+            yield from _check_mounted_file(objects, container, environment, pod, where)
     for config_map in objects.config_maps.values():
         for key, text in config_map.data.items():
             if specification is None or (config_map.metadata.name, key) != (specification.config_map, specification.key):
                 for wrong in dict.fromkeys(dns.unresolvable(text)):
                     yield _unresolvable(f"ConfigMap {config_map.metadata.name}, {key}", wrong)
     if specification is not None:
-        yield from _check_world(job, specification, dns)
+        yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
 
 
-def _check_command(container: Container, environment: Environment, options: Options, where: str) -> Iterator[Blocker]:
+def _check_command(
+    container: Container, environment: Environment, specification: Specification | None, options: Options, where: str
+) -> Iterator[Blocker]:
     words = command_line(container, environment.values)
     if not container.command:
         yield Blocker(where, "it runs the image's own entrypoint, which is not known here", "write its command")
         return
-    program = PathRewriter(options.mounts)(words[0])
-    if find_program(program, search_path(environment.values, options.environment)) is None:
+    local = PathRewriter(options.mounts)
+    if find_program(local(words[0]), options.search_path(environment.values)) is None:
         yield Blocker(where, f'failed to start: exec: "{words[0]}": executable file not found in $PATH',
-                      "install it into this Python's environment, or correct the command")
+                      f"install it into this Python's environment, correct the command, or {_mount(words[0])}")
+    work = specification.spec.work if specification and SPEC_ENV in environment.values else None
+    mounted = [mount.mount_path for mount in container.volume_mounts]
+    for word in dict.fromkeys((*words[1:], *(work.command if isinstance(work, Script) else ()))):
+        path = PurePosixPath(word)
+        is_mounted = any(path.is_relative_to(mount) for mount in mounted)
+        if path.is_absolute() and path.suffix in PROGRAM_ENDINGS and not is_mounted and not Path(local(word)).exists():
+            yield Blocker(where, f"{word} is not on this machine: only the image has it", _mount(word))
+
+
+def _mount(word: str) -> str:
+    parent = PurePosixPath(word).parent if word.startswith("/") else "PATH"
+    return f"name a folder that stands for the image's: --mount {parent}=FOLDER"
 
 
 def _check_names(container: Container, environment: Environment, dns: ClusterDns, where: str) -> Iterator[Blocker]:
@@ -123,8 +132,7 @@ def _check_names(container: Container, environment: Environment, dns: ClusterDns
             yield _unresolvable(f"{where}, {field}", wrong)
     for name, value in environment.values.items():
         host = value.partition(":")[0]
-        found = dns.resolve(host)
-        if name.endswith(HOST_ENDINGS) and dns.is_bare_host_name(host) and isinstance(found, Unresolvable):
+        if name.endswith(HOST_ENDINGS) and dns.is_bare_host_name(host) and isinstance(found := dns.find(host), Unresolvable):
             yield _unresolvable(f"{where}, env {name}", found)
 
 
@@ -135,13 +143,13 @@ def _check_mounted_file(
     path = environment.values.get(SPEC_ENV)
     if path is None:
         return
-    volumes = objects.job.pod.volumes_by_name
+    volumes = pod.spec.volumes_by_name
     for mount in container.volume_mounts:
         volume = volumes.get(mount.name)
         inside = path.removeprefix(f"{mount.mount_path.rstrip('/')}/")
         if inside == path or volume is None or volume.config_map is None:
             continue
-        files, problems = rendered_files(volume, pod, objects.config_maps, where)
+        files, problems = rendered_files(volume, pod, objects, where)
         if not problems and inside not in files:
             yield Blocker(f"{where}, env {SPEC_ENV}", f"{path} would be missing: ConfigMap {volume.config_map.name}, mounted at "
                           f"{mount.mount_path}, has no key {inside}", f"its keys are {', '.join(files) or 'none'}")
@@ -149,21 +157,25 @@ def _check_mounted_file(
     yield Blocker(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted in a folder above {path}", "mount the run's ConfigMap")
 
 
-def _check_world(job: Job, specification: Specification, dns: ClusterDns) -> Iterator[Blocker]:
-    world = specification.spec.world
-    if world.nodes != job.completions:
-        message = f"completions is {job.completions}, and world.nodes in {specification.where} is {world.nodes}"
-        yield Blocker(f"Job {job.name}", message, "make the two equal")
-    if job.spec.parallelism < world.nodes:
-        yield Blocker(f"Job {job.name}", f"parallelism is {job.spec.parallelism}, and {world.nodes} pods wait for each other",
+def _check_world(objects: Objects, specification: Specification, dns: ClusterDns) -> Iterator[Blocker]:
+    """Pods that read the specification, but for a launcher, are the world's nodes; the first is where the others meet."""
+    world, meeting = specification.spec.world, specification.meeting
+    nodes = [slot for slot in objects.slots if slot.reads_specification]
+    if not isinstance(world.rendezvous, MPIRendezvous) and world.nodes != len(nodes):
+        message = f"{len(nodes)} of its pods read {specification.where}, where world.nodes is {world.nodes}"
+        yield Blocker(objects.where, message, "make the two equal")
+    if any(slot.later for slot in nodes) and world.nodes > 1:
+        at_once = sum(not slot.later for slot in nodes)
+        yield Blocker(objects.where, f"{at_once} of its pods run at once, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
-    host = specification.meeting.host
-    found = dns.resolve(host)
+    if meeting is None or not nodes:
+        return
+    found = dns.find(meeting.host)
     if isinstance(found, Unresolvable):
         yield _unresolvable(f"{specification.where}, world.rendezvous.host", found)
-    elif found != dns.address(0):
-        yield Blocker(f"{specification.where}, world.rendezvous.host", f"{host} is not pod 0, where rank 0 listens",
-                      f"write the name of pod 0 of Job {job.name}")
+    elif found is not nodes[0]:
+        yield Blocker(f"{specification.where}, world.rendezvous.host", f"{meeting.host} is not pod 0, where rank 0 listens",
+                      f"write the name of pod {nodes[0].host_name}")
 
 
 def _unresolvable(where: str, found: Unresolvable) -> Blocker:
@@ -172,20 +184,22 @@ def _unresolvable(where: str, found: Unresolvable) -> Blocker:
 
 def check_ports(objects: Objects, specification: Specification | None) -> Iterator[Blocker]:
     """Every disagreement about a port that the manifests show."""
-    job = objects.job
-    for container in job.pod.containers:
-        where = f"Job {job.name}, container {container.name}"
-        yield from _check_probes(container, specification, where)
-        yield from _check_master_port(container, where)
+    containers = [container for slot in objects.slots for container in slot.spec.all_containers]
+    for slot in objects.first_of_roles:
+        for container in slot.spec.containers:
+            where = objects.place(slot, container)
+            yield from _check_probes(container, specification if container is slot.spec.main else None, where)
+            yield from _check_master_port(container, where)
     for service in objects.services.values():
         for port in service.spec.ports:
             target = port.target_port
-            if isinstance(target, str) and all(container.port_number(target) is None for container in job.pod.containers):
+            if isinstance(target, str) and all(container.port_number(target) is None for container in containers):
                 yield Blocker(f"Service {service.metadata.name}, port {port.name or port.port}",
-                              f"targetPort {target} names no container port", _known_ports(job.pod.containers[0]))
+                              f"targetPort {target} names no container port", _known_ports(containers[0]))
     if specification is not None:
-        trains = job.pod.main
-        yield from _check_specification(trains, specification, f"Job {job.name}, container {trains.name}")
+        for slot in objects.first_of_roles:
+            if slot.reads_specification:
+                yield from _check_specification(slot.spec.main, specification, objects.place(slot, slot.spec.main))
 
 
 def _check_probes(container: Container, specification: Specification | None, where: str) -> Iterator[Blocker]:
@@ -210,12 +224,11 @@ def _check_master_port(container: Container, where: str) -> Iterator[Blocker]:
 
 
 def _check_specification(container: Container, specification: Specification, where: str) -> Iterator[Blocker]:
-    meeting, http_port = specification.meeting, specification.spec.http_port
-    wanted = {
-        RENDEZVOUS: (meeting.port, "world.rendezvous.port"),
-        "control": (meeting.control_port, "world.control_port"),
-        "http": (http_port, "http_port"),
-    }
+    meeting, wanted = specification.meeting, {"http": (specification.spec.http_port, "http_port")}
+    if meeting is not None:
+        wanted |= {
+            RENDEZVOUS: (meeting.port, "world.rendezvous.port"), "control": (meeting.control_port, "world.control_port"),
+        }
     declared = {port.container_port for port in container.ports}
     for name, (number, key) in wanted.items():
         found = container.port_number(name)
@@ -227,14 +240,14 @@ def _check_specification(container: Container, specification: Specification, whe
             yield Blocker(f"{where}, ports", message, f"add containerPort {number} with the name {name}")
 
 
-def check_addresses(objects: Objects, first_address: str) -> Iterator[Blocker]:
+def check_addresses(objects: Objects, network: Network) -> Iterator[Blocker]:
     """Whether each pod can have its loopback address, and whether its declared ports are free there."""
-    job = objects.job
-    for index in range(job.completions):
-        address = pod_address(first_address, index)
-        for port in dict.fromkeys([0, *(one.container_port for container in job.pod.containers for one in container.ports)]):
+    for slot in objects.slots:
+        address = network.address(slot.number)
+        ports = [one.container_port for container in slot.spec.all_containers for one in container.ports]
+        for port in dict.fromkeys([0, *map(network.port, ports)]):
             if problem := _try_to_bind(address, port):
-                yield Blocker(f"this machine, address {address} of pod {index}", *problem)
+                yield Blocker(f"this machine, address {address} of {slot.name}", *problem)
                 break
 
 
@@ -247,7 +260,7 @@ def _try_to_bind(address: str, port: int) -> tuple[str, str] | None:
             if error.errno == errno.EADDRNOTAVAIL:
                 return "this machine does not have that address", f"on macOS, add it: sudo ifconfig lo0 alias {address}"
             if error.errno == errno.EADDRINUSE:
-                return f"port {port} is in use", "stop the process that listens there; it may be another rehearsal"
+                return f"port {port} is in use on all addresses", "stop the process that listens there"
             return f"port {port} cannot be used: {error.strerror}", "free the address"
     return None
 

@@ -6,18 +6,19 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rich import markup
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trainwright.findings import visible
-from trainwright.operators.job.ended import Decision, IndexFailed, PodEnd, Replace
+from trainwright.operators.ending import Decision, IndexFailed, PodEnd, Replace, Restart
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
-from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.setting import Options, own_programs
 from trainwright_trainer.contract import ExitCode
 
 PLAIN_SECONDS = 2.0
@@ -36,19 +37,23 @@ def rehearse_file(
     workspace: Path,
     fresh: bool = False,
     nodes: int | None = None,
+    steps: int | None = None,
     timeout_seconds: float | None = None,
     mounts: Mapping[str, Path] | None = None,
+    programs: Path | None = None,
     console: Console | None = None,
 ) -> int:
     """Rehearse the manifests in a file, and print what happens.
 
     Args:
-        path: A file of ``dist/``: one run's objects.
+        path: A file of ``dist/``: one run's objects. Those of its namespace lie in ``../foundation``.
         workspace: Holds the claims, which stay, and the logs of the last rehearsal.
         fresh: Empty the claims that the pods write to first.
-        nodes: At most so many pods.
+        nodes: At most so many pods of a role.
+        steps: How long our trainer trains.
         timeout_seconds: End the rehearsal as failed after so long.
         mounts: Path in the containers -> folder here that stands for it.
+        programs: ``bin`` of the environment whose programs the pods start; this Python's by default.
         console: Where to print; standard output by default.
 
     Returns:
@@ -57,10 +62,13 @@ def rehearse_file(
     """
     console = console or Console()
     folders = {mount: folder.absolute() for mount, folder in (mounts or {}).items()}
-    options = Options(fresh=fresh, nodes=nodes, timeout_seconds=timeout_seconds, mounts=folders)
+    programs = (programs or own_programs()).absolute()
+    options = Options(
+        fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout_seconds, mounts=folders, programs=programs,
+    )
     observer = ConsoleObserver(console)
     try:
-        outcome = rehearse(objects_in(path), workspace, options, observer)
+        outcome = rehearse(objects_in(path), workspace, options, observer, foundation=foundation_of(path))
     except UsageError as error:
         _print_plain(console, str(error))
         return USAGE_CODE
@@ -76,6 +84,12 @@ def rehearse_file(
     return outcome.exit_code
 
 
+def foundation_of(path: Path) -> list[dict[str, Any]]:
+    """What a run of ``dist/`` finds in its namespace; nothing where the file lies elsewhere."""
+    folder = path.absolute().parent.parent / "foundation"
+    return [one for file in sorted(folder.glob("*.yaml")) for one in objects_in(file)]
+
+
 class ConsoleObserver(Observer):
     """Prints to a rich console: a live line on a terminal, plain lines elsewhere."""
 
@@ -89,9 +103,9 @@ class ConsoleObserver(Observer):
 
     def opened(self, opening: Opening) -> None:
         self._opening = opening
-        job = opening.setting.objects.job
-        pods = f"{job.completions} pods" if job.completions > 1 else "1 pod"
-        self._say(f"[bold]{escape(job.name)}[/] in {escape(job.namespace)}: {pods} on this machine")
+        objects = opening.setting.objects
+        pods = f"{len(objects.slots)} pods" if len(objects.slots) > 1 else "1 pod"
+        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}: {pods} on this machine")
         self._say("\n[bold]Differences from the cluster[/]")
         width = max(len(difference.subject) for difference in opening.differences)
         for difference in opening.differences:
@@ -105,8 +119,8 @@ class ConsoleObserver(Observer):
         self._say(f"pod {pod.name} runs at {pod.address}")
 
     def pod_ready(self, pod: Pod) -> None:
-        self._ready.add(pod.index)
-        if self._opening and len(self._ready) == self._opening.setting.objects.job.completions:
+        self._ready.add(pod.slot.number)
+        if self._opening and len(self._ready) == len(self._opening.setting.objects.slots):
             self._say("all pods are ready")
 
     def pod_event(self, pod: Pod, text: str) -> None:
@@ -116,27 +130,31 @@ class ConsoleObserver(Observer):
         if event.name == "pod_ended":
             return  # its termination message says the same
         if event.is_warning:
-            self._say(f"[yellow]{escape(f'[{pod.index}]')} {escape(event.text)}[/]")
-        elif pod.index == 0 and event.name == "step":
+            self._say(f"[yellow]{escape(f'[{pod.slot.name}]')} {escape(event.text)}[/]")
+        elif self._leads(pod) and event.name == "step":
             self._progress()
-        elif pod.index == 0 and event.name in MILESTONES:
+        elif self._leads(pod) and event.name in MILESTONES:
             self._milestone(event)
 
     def log_line(self, pod: Pod, container: str, line: str) -> None:
-        if pod.index == 0:
+        if self._leads(pod):
             self._say(escape(line))
 
     def pod_ended(self, pod: Pod, end: PodEnd) -> None:
-        self._ready.discard(pod.index)
+        self._ready.discard(pod.slot.number)
         self._say(f"pod {pod.name} ended: {escape(describe_end(end))}")
 
     def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
         if isinstance(decision, Replace):
-            counted = f"failure {decision.failures} of index {end.index}" if decision.match.action == "Count" else "not counted"
+            counted = f"failure {decision.failures}" if decision.match.action == "Count" else "not counted"
             rule = "" if decision.match.rule is None else f", {decision.match.action} rule at index {decision.match.rule}"
-            self._say(f"index {end.index} gets a new pod in {delay_seconds:g} s ({counted}{rule})")
+            waits = f"in {delay_seconds:g} s, in a cluster {decision.seconds} s"
+            self._say(f"{end.role} {end.index} gets a new pod {waits} ({counted}{rule})")
+        elif isinstance(decision, Restart):
+            self._say(f"all pods{f' of {decision.role}' if decision.role else ''} start again in {delay_seconds:g} s "
+                      f"({f'restart {decision.restarts}' if decision.counted else 'not counted'})")
         elif isinstance(decision, IndexFailed):
-            self._say(f"[yellow]index {end.index} has failed for good[/]")
+            self._say(f"[yellow]{end.role} {end.index} has failed for good[/]")
 
     def stopping(self, reason: str) -> None:
         self._say(f"{escape(reason)}: all pods are told to end")
@@ -146,6 +164,9 @@ class ConsoleObserver(Observer):
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _leads(self, pod: Pod) -> bool:
+        return self._opening is not None and pod.slot is self._opening.setting.objects.leader
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -246,7 +267,7 @@ def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) ->
     """The end of the log of the pod that failed first; that of pod 0 was printed as it came."""
     first = next((end for end in outcome.pods if not end.succeeded), None)
     failed = first.failed_container if first else None
-    if first is None or failed is None or first.index == 0:
+    if first is None or failed is None:
         return
     log = workspace / "pods" / first.pod / f"{failed.name}.log"
     with suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections import deque
@@ -11,19 +12,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.operators.job.ended import ContainerEnd
-from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
+from trainwright.operators.ending import ContainerEnd
+from trainwright.rehearsal.environment import command_line, container_environment, find_program
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
+from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
+from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
 TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
 LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name a network interface of the cluster's machines."""
+RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+"""Without them Open MPI refuses to start where root rehearses a pod of user 1000."""
+SERVERS = ("TF_CONFIG",)
+"""Variables that name servers of which each pod has one, and which listen on all addresses."""
+PROGRAMS = "programs"
 FROM_CALLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 """What this machine's Python may need to start at all."""
 
@@ -55,37 +62,64 @@ class LocalProcess:
 
 
 def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
-    """Make the container's folders and files, and rewrite paths and names for this machine.
+    """Make the container's folders and files, and rewrite paths, names and ports for this machine.
 
     Raises :class:`CannotWorkError` for what only a later pod can show; :mod:`checks` has found everything else.
     """
     home = setting.workspace.pod(pod.name)
-    options, config_maps = setting.options, setting.objects.config_maps
-    found = container_environment(container, pod, config_maps, options.environment, f"pod {pod.name}, container {container.name}")
+    options, objects = setting.options, setting.objects
+    found = container_environment(container, pod, objects, options.environment, f"pod {pod.name}, container {container.name}")
     if found.problems:
         raise CannotWorkError(found.problems)
-    folders = mounted_folders(setting.pod_spec, container, found.values, setting.workspace.volumes(pod.name))
+    folders = mounted_folders(pod.spec, container, found.values, setting.workspace.volumes(pod.name))
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
     own = {TEMPORARY: temporary, container.termination_message_path: termination, **setting.store_folders}
     paths = PathRewriter({**own, **folders, **options.mounts})
+    programs = _programs(pod, setting, lambda text: paths(setting.dns.rewrite(text)))
+    paths = PathRewriter({**own, **folders, **options.mounts, **programs})
 
     def local(text: str) -> str:
-        return paths(setting.dns.rewrite(text))
+        return setting.network.rewrite(paths(setting.dns.rewrite(text)))
 
     _write_mounted_files(container, pod, setting, local)
-    values = {name: value if name in found.from_caller else local(value) for name, value in found.values.items()}
-    environment = _process_environment(values, pod, home, temporary, termination, options.environment)
-    words = [local(word) for word in command_line(container, found.values)]
+    values = {
+        name: value if name in found.from_caller else _variable(name, value, setting, local)
+        for name, value in found.values.items()
+    }
+    path = options.search_path(values)
+    if programs:  # mpirun looks its own name up, which no /etc/hosts of the pod's has here
+        values.setdefault("HOSTNAME", pod.address)
+    environment = _process_environment(values, pod, home, temporary, termination, options.environment, path)
+    interfaces = {found.values[name] for name in INTERFACE_VARIABLES if name in found.values}
+    words = [LOOPBACK_INTERFACE if word in interfaces else word for word in command_line(container, found.values)]
+    words = local("\0".join(words)).split("\0")
     return LocalProcess(
         command=(_program(words[0], environment, pod, container), *words[1:]),
         environment=environment,
-        directory=_directory(container, local),
+        directory=_directory(container, home, local),
         log=home / f"{container.name}.log",
         termination_message=termination,
         rewrite=local,
     )
+
+
+def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
+    """Programs that stand for those of an image, in a folder of the pod's that its PATH begins with."""
+    folder = setting.workspace.pod(pod.name) / PROGRAMS
+    folder.mkdir(parents=True, exist_ok=True)
+    write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/$1"\n')
+    if not mounts_keys(pod.spec, setting.objects.secrets):
+        return {}
+    return write_programs(folder, setting.workspace.keys / "key", pod.address, local)
+
+
+def _variable(name: str, value: str, setting: Setting, local: Rewrite) -> str:
+    """A variable's value here. A name that ends with PORT says that the number behind it is one."""
+    if name in SERVERS:
+        value = setting.dns.rewrite(value, setting.network.own_port)
+    return local(f"{name}={value}").removeprefix(f"{name}=")
 
 
 def _termination_file(home: Path, container: Container) -> Path:
@@ -98,15 +132,16 @@ def _termination_file(home: Path, container: Container) -> Path:
 
 def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local: Rewrite) -> None:
     folders = setting.workspace.volumes(pod.name)
-    volumes = setting.pod_spec.volumes_by_name
+    volumes = pod.spec.volumes_by_name
     for name in dict.fromkeys(mount.name for mount in container.volume_mounts):
-        files, _ = rendered_files(volumes[name], pod, setting.objects.config_maps, pod.name)
+        files, _ = rendered_files(volumes[name], pod, setting.objects, pod.name)
         here = {path: file._replace(text=local(file.text)) for path, file in files.items()}
-        write_files(folders.files(container.name, name), here)
+        own = folders.files(container.name, name)
+        write_files(own, alike_in_all_pods(here, own, folders.copies))
 
 
 def _process_environment(
-    values: Mapping[str, str], pod: Pod, home: Path, temporary: Path, termination: Path, caller: Mapping[str, str]
+    values: Mapping[str, str], pod: Pod, home: Path, temporary: Path, termination: Path, caller: Mapping[str, str], path: str
 ) -> dict[str, str]:
     """The container's variables, what a container runtime adds, and what this machine needs."""
     return {
@@ -115,7 +150,8 @@ def _process_environment(
         "TMPDIR": str(temporary),
         "HOSTNAME": pod.host_name,
         **values,
-        "PATH": search_path(values, caller),
+        **(dict.fromkeys(RUN_AS_ROOT, "1") if os.geteuid() == 0 else {}),
+        "PATH": f"{home / PROGRAMS}{os.pathsep}{path}",
         "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
         **{name: LOOPBACK_INTERFACE for name in INTERFACE_VARIABLES if name in values},
         # nobody may write to the kubelet's usual place in /dev here
@@ -123,10 +159,13 @@ def _process_environment(
     }
 
 
-def _directory(container: Container, local: Rewrite) -> Path:
-    """The working directory if it is mounted, else the caller's: what the image has there is not known."""
-    mapped = Path(local(container.working_dir or "."))
-    return mapped if mapped.is_dir() else Path.cwd()
+def _directory(container: Container, home: Path, local: Rewrite) -> Path:
+    """The working directory if it is mounted, else an empty folder: what the image has there is not known."""
+    mapped = Path(local(container.working_dir))
+    if container.working_dir and mapped != Path(container.working_dir) and mapped.is_dir():
+        return mapped
+    (home / "image").mkdir(exist_ok=True)
+    return home / "image"
 
 
 def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Container) -> str:

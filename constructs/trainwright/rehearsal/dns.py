@@ -1,24 +1,25 @@
 """The cluster's DNS: names of pods that resolve, and why others would not.
 
-A headless Service gives ``<host name>.<service>`` a record for each pod whose host name and subdomain are set, which its selector
-matches, and which is ready or published before it is (Kubernetes documentation, "DNS for Services and Pods").
+A Service's own name leads to the pods that its selector matches. A headless Service gives ``<host name>.<service>`` a record too,
+for each pod whose host name and subdomain are set, which its selector matches, and which is ready or published before it is
+(Kubernetes documentation, "DNS for Services and Pods").
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from trainwright.operators.job.pods import pod_host_name
 from trainwright.rehearsal.kinds import Service
-from trainwright.rehearsal.objects import Objects
-from trainwright.rehearsal.pod import pod_address, pod_labels
+from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.objects import Objects, Slot
 
 CLUSTER_DOMAIN = "cluster.local"
 _FILE_ENDINGS = frozenset({
     "log", "json", "jsonl", "txt", "csv", "yaml", "yml", "out", "err", "pt", "bin", "ckpt", "safetensors", "tar",
 })
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,96 +32,137 @@ class Unresolvable:
 
 
 class ClusterDns:
-    """The cluster's DNS, as the pods of one Job see it."""
+    """The cluster's DNS, as the pods of one run see it."""
 
-    def __init__(self, objects: Objects, first_address: str) -> None:
-        self._objects, self._first = objects, first_address
-        job = objects.job
-        services = {*objects.services, *([job.pod.subdomain] if job.pod.subdomain else [])}
-        of_service = "|".join(map(re.escape, sorted(services, key=len, reverse=True))) or r"(?!)"
-        label = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-        self._candidate = re.compile(
-            rf"(?:(?<![\w.\-/])|(?<=//))"
-            rf"((?:{re.escape(job.name)}-\d+\.{label}|{label}\.(?:{of_service}))(?:\.{label})*)(?![\w\-])\.?(?![\w])"
-        )
+    def __init__(self, objects: Objects, network: Network) -> None:
+        self._objects, self._network = objects, network
+        self._hosts = {slot.host_name: slot for slot in objects.slots}
+        full = f"{objects.namespace}.svc.{CLUSTER_DOMAIN}"
+        self._bare = {
+            *(name for name in objects.services if len(self._selected(name)) == 1 and name != objects.name),
+            *(host for host, slot in self._hosts.items() if f"{slot.spec.subdomain}.{full}" in slot.spec.dns_config.searches),
+        }
+        """Names that need no Service behind them: of a pod's own Service, and those that a pod's search list completes."""
+        services = {*objects.services, *(slot.spec.subdomain for slot in objects.slots if slot.spec.subdomain)}
+        stems = {re.sub(r"\d+$", "", host) for host in self._hosts}
+        longest = r"(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+        parts = (
+            rf"(?:{_any_of(stems)})\d+\.{_LABEL}", rf"{_LABEL}\.(?:{_any_of(services)})(?!\.svc)",
+            rf"(?:{_any_of(objects.services)})\.{re.escape(objects.namespace)}(?![\w-])", rf"(?:{_any_of(self._bare)})(?![\w.])",
+        )  # fmt: skip
+        before, after = r"(?:(?<![\w.\-/])|(?<=//))", r"(?![\w\-])\.?(?![\w])(?::(\d+))?"
+        self._candidate = re.compile(rf"{before}((?:{'|'.join(parts)}){longest}){after}")
 
-    def rewrite(self, text: str) -> str:
-        """Replace every name that resolves by its address."""
+    def rewrite(self, text: str, port: Callable[[int, int], int] | None = None) -> str:
+        """Replace every name that resolves by its address. ``port`` has what stands for a port, by its number and the pod's."""
 
         def replace(match: re.Match[str]) -> str:
-            found = self.resolve(match[1])
-            return found if isinstance(found, str) else match[0]
+            found = self.find(match[1])
+            if isinstance(found, Unresolvable):
+                return match[0]
+            number = int(match[2]) if match[2] else None
+            here = number if number is None or port is None else port(number, found.number)
+            return self.address(found) + ("" if here is None else f":{here}")
 
         return self._candidate.sub(replace, text)
 
     def unresolvable(self, text: str) -> Iterator[Unresolvable]:
         """Names in ``text`` that look like a pod's of this run and would not resolve."""
         for match in self._candidate.finditer(text):
-            found = self.resolve(match[1])
+            found = self.find(match[1])
             if isinstance(found, Unresolvable) and not _is_file_name(match[1]):
                 yield found
 
     def resolve(self, name: str) -> str | Unresolvable:
         """Address of the pod that a peer names so, with or without namespace and domain."""
+        found = self.find(name)
+        return found if isinstance(found, Unresolvable) else self.address(found)
+
+    def find(self, name: str) -> Slot | Unresolvable:
+        """The pod that a peer names so."""
         host, *rest = name.split(".")
+        full = [self._objects.namespace, "svc", *CLUSTER_DOMAIN.split(".")]
+        if host in self._objects.services and rest == full[: len(rest)]:
+            return self._behind(host, name)
+        if not rest and host in self._bare:
+            return self._hosts[host]
         if not rest:
             return Unresolvable(name, "a pod's bare host name resolves only in that pod", f"write {name}.<service>")
         service, *domain = rest
-        job = self._objects.job
-        full = [job.namespace, "svc", *CLUSTER_DOMAIN.split(".")]
         if domain != full[: len(domain)]:
             return Unresolvable(name, f"it ends in .{'.'.join(domain)}, and names of the Service end in .{'.'.join(full)}",
                                 f"write {host}.{service}")
-        if reason := self._why_no_records(service):
+        if reason := self._why_no_records(service, self._hosts.get(host, self._objects.slots[0])):
             return Unresolvable(name, *reason)
-        index = host.removeprefix(f"{job.name}-")
-        if host == index or not index.isdecimal() or str(int(index)) != index or int(index) >= job.completions:
-            last = pod_host_name(job.name, job.completions - 1)
-            return Unresolvable(name, f"no pod has the host name {host}: they are {pod_host_name(job.name, 0)} to {last}",
-                                "write one of those")
-        if mismatch := self._mismatch(self._objects.services[service], int(index)):
+        slot = self._hosts.get(host)
+        if slot is None:
+            first, *_, last = (*self._hosts, *self._hosts)
+            return Unresolvable(name, f"no pod has the host name {host}: they are {first} to {last}", "write one of those")
+        if mismatch := _mismatch(self._objects.services[service], slot):
             return Unresolvable(name, f"the selector of Service {service} does not match the pod: {mismatch}",
                                 "make the selector match the labels of the pods")
-        return self.address(int(index))
+        return slot
 
-    def address(self, index: int) -> str:
-        return pod_address(self._first, index)
+    def address(self, slot: Slot) -> str:
+        return self._network.address(slot.number)
 
     def is_bare_host_name(self, text: str) -> bool:
-        """Whether ``text`` is a pod's host name without a Service."""
-        return re.fullmatch(rf"{re.escape(self._objects.job.name)}-\d+", text) is not None
+        """Whether ``text`` is a pod's host name without a Service, and none that resolves so."""
+        return text in self._hosts and text not in self._bare
 
-    def _why_no_records(self, name: str) -> tuple[str, str] | None:
-        """Why the Service of this name gives the pods no records, and what to do; None where it does."""
+    def hidden(self, slot: Slot) -> bool:
+        """Whether no Service publishes the pod before it is ready."""
+        own = [service for service in self._objects.services.values() if _mismatch(service, slot) is None]
+        return bool(own) and not any(service.spec.publish_not_ready_addresses for service in own)
+
+    def _selected(self, name: str) -> list[Slot]:
+        return [slot for slot in self._objects.slots if _mismatch(self._objects.services[name], slot) is None]
+
+    def _behind(self, service: str, name: str) -> Slot | Unresolvable:
+        """One of the pods that a Service leads to."""
+        if found := self._selected(service):
+            return found[0]
+        mismatch = _mismatch(self._objects.services[service], self._objects.slots[0])
+        return Unresolvable(name, f"the selector of Service {service} does not match any pod: {mismatch}",
+                            "make the selector match the labels of the pods")
+
+    def _why_no_records(self, name: str, slot: Slot) -> tuple[str, str] | None:
+        """Why the Service of this name gives the pod no record, and what to do; None where it does."""
         service = self._objects.services.get(name)
-        job = self._objects.job
+        kind, namespace = self._objects.workload["kind"], self._objects.namespace
         if service is None:
-            namespace = self._objects.services_elsewhere.get(name)
+            elsewhere = self._objects.services_elsewhere.get(name)
             others = ", ".join(self._objects.services) or "none"
-            why = f"which is in namespace {namespace}" if namespace else f"which is missing (Services beside the Job: {others})"
-            return f"it needs Service {name}, {why}", f"add a headless Service {name} in namespace {job.namespace}"
+            missing = f"which is missing (Services beside the {kind}: {others})"
+            why = f"which is in namespace {elsewhere}" if elsewhere else missing
+            return f"it needs Service {name}, {why}", f"add a headless Service {name} in namespace {namespace}"
         if service.spec.cluster_ip != "None":
             return f"Service {name} is not headless, so it has one address, and the pods have no names", "write clusterIP: None"
-        if job.pod.subdomain != name:
-            subdomain = f"subdomain is {job.pod.subdomain}" if job.pod.subdomain else "subdomain is not set"
+        if slot.spec.subdomain != name:
+            subdomain = f"subdomain is {slot.spec.subdomain}" if slot.spec.subdomain else "subdomain is not set"
             why = f"the pods' {subdomain}, so Service {name} gives them no DNS records"
             return why, f"write subdomain: {name} in the template"
-        waits = any(container.readiness_probe for container in job.pod.containers)
-        if waits and not service.spec.publish_not_ready_addresses:
+        waits = any(container.readiness_probe for container in slot.spec.containers)
+        if waits and not service.spec.publish_not_ready_addresses and name not in self._objects.made_services:
             return (f"Service {name} does not publish pods before they are ready, and ranks must find each other earlier",
                     "write publishNotReadyAddresses: true")
         return None
 
-    def _mismatch(self, service: Service, index: int) -> str | None:
-        if not service.spec.selector:
-            return "it has no selector"
-        labels = pod_labels(self._objects.job, index)
-        for key, wanted in service.spec.selector.items():
-            if key not in labels:
-                return f"the pods have no label {key}"
-            if labels[key] != wanted:
-                return f"it wants {key}={wanted}, and the label is {labels[key]}"
-        return None
+
+def _any_of(words: Iterable[str]) -> str:
+    found = sorted(words, key=len, reverse=True)
+    return "|".join(map(re.escape, found)) or r"(?!)"
+
+
+def _mismatch(service: Service, slot: Slot) -> str | None:
+    if not service.spec.selector:
+        return "it has no selector"
+    for key, wanted in service.spec.selector.items():
+        if key not in slot.made.labels:
+            return f"the pods have no label {key}"
+        if slot.made.labels[key] != wanted:
+            return f"it wants {key}={wanted}, and the label is {slot.made.labels[key]}"
+    return None
 
 
 def _is_file_name(name: str) -> bool:

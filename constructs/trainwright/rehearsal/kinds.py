@@ -1,14 +1,15 @@
-"""The part of the Kubernetes API that a rehearsal plays: Job, Service, ConfigMap, and what their pods are made of.
+"""The part of the Kubernetes API that a rehearsal plays itself: Service, ConfigMap, Secret, and what pods are made of.
 
 Fields that a rehearsal does not read are ignored; fields that it reads are checked as the API server would check them.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from trainwright.manifest.kinds import GroupKind
@@ -148,8 +149,13 @@ class Container(Kind):
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: Literal["File", "FallbackToLogsOnError"] = "File"
     volume_mounts: Sequence[VolumeMount] = ()
+    resources: Mapping[str, Any] = {}
     restart_policy: str | None = None
     """``Always`` makes an init container a sidecar."""
+
+    @property
+    def is_sidecar(self) -> bool:
+        return self.restart_policy == "Always"
 
     @property
     def probes(self) -> Iterator[tuple[str, Probe]]:
@@ -181,6 +187,12 @@ class ConfigMapVolume(Kind):
     optional: bool = False
 
 
+class SecretVolume(ConfigMapVolume):
+    """Of a volume; in a projected one the name is called as that of a ConfigMap."""
+
+    name: str = Field(default="", validation_alias=AliasChoices("secretName", "name"))
+
+
 class ClaimVolume(Kind):
     claim_name: str
     read_only: bool = False
@@ -195,11 +207,15 @@ class DownwardVolume(Kind):
     items: Sequence[DownwardItem] = ()
 
 
+class TokenPath(Kind):
+    path: str
+
+
 class Projection(Kind):
     config_map: ConfigMapVolume | None = None
     downward_api: DownwardVolume | None = Field(default=None, alias="downwardAPI")
-    secret: Mapping[str, Any] | None = None
-    service_account_token: Mapping[str, Any] | None = None
+    secret: SecretVolume | None = None
+    service_account_token: TokenPath | None = None
 
 
 class ProjectedVolume(Kind):
@@ -207,21 +223,26 @@ class ProjectedVolume(Kind):
 
 
 class Volume(BaseModel):
-    """One source by its key; a source that a rehearsal does not know is kept by name, for the message."""
+    """One source by its key; a source that is none of a rehearsal's own is kept by name: a folder stands for it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
     name: str
     empty_dir: Annotated[Mapping[str, Any] | None, BeforeValidator(_empty_if_null)] = None
     config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
     persistent_volume_claim: ClaimVolume | None = None
     downward_api: DownwardVolume | None = Field(default=None, alias="downwardAPI")
     projected: ProjectedVolume | None = None
 
     @property
-    def other_source(self) -> str:
-        """Key of a source that is none of the above."""
-        return next(iter(self.model_extra or {}), "emptyDir")
+    def other_source(self) -> str | None:
+        """Key of a source that is none of the above, such as hostPath, nfs, csi, ephemeral or image."""
+        return next(iter(self.model_extra or {}), None)
+
+
+class DnsConfig(Kind):
+    searches: Sequence[str] = ()
 
 
 class PodSpec(Kind):
@@ -229,7 +250,9 @@ class PodSpec(Kind):
     init_containers: Sequence[Container] = ()
     volumes: Sequence[Volume] = ()
     restart_policy: str = "Always"
+    hostname: str = ""
     subdomain: str = ""
+    dns_config: DnsConfig = DnsConfig()
     service_account_name: str = "default"
     termination_grace_period_seconds: Number = 30
     host_network: bool = False
@@ -261,69 +284,6 @@ class PodSpec(Kind):
         return next(reads, self.containers[0])
 
 
-class PodTemplate(Kind):
-    metadata: Metadata = Metadata()
-    spec: PodSpec
-
-
-class OnExitCodes(Kind):
-    operator: Literal["In", "NotIn"]
-    values: Sequence[int]
-    container_name: str | None = None
-
-
-class OnPodCondition(Kind):
-    type: str
-    status: str = "True"
-
-
-class FailureRule(Kind):
-    action: Literal["FailJob", "FailIndex", "Ignore", "Count"]
-    on_exit_codes: OnExitCodes | None = None
-    on_pod_conditions: Sequence[OnPodCondition] = ()
-
-
-class FailurePolicy(Kind):
-    rules: Sequence[FailureRule]
-
-
-class JobSpec(Kind):
-    template: PodTemplate
-    completion_mode: str = "NonIndexed"
-    completions: Number | None = None
-    parallelism: Number = 1
-    backoff_limit: Number | None = None
-    backoff_limit_per_index: Number | None = None
-    max_failed_indexes: Number | None = None
-    active_deadline_seconds: Number | None = None
-    ttl_seconds_after_finished: Number | None = None
-    pod_failure_policy: FailurePolicy | None = None
-    success_policy: Mapping[str, Any] | None = None
-    suspend: bool = False
-
-
-class Job(Object):
-    key = GroupKind("batch", "Job")
-
-    spec: JobSpec
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def pod(self) -> PodSpec:
-        return self.spec.template.spec
-
-    @property
-    def completions(self) -> int:
-        return self.spec.completions or 0
-
-
 class ServicePort(Kind):
     port: PortNumber
     name: str = ""
@@ -347,3 +307,16 @@ class ConfigMap(Object):
     key = GroupKind("", "ConfigMap")
 
     data: Mapping[str, str] = {}
+
+
+class Secret(Object):
+    key = GroupKind("", "Secret")
+
+    data: Mapping[str, str] = {}
+    string_data: Mapping[str, str] = {}
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Key -> text."""
+        decoded = {key: b64decode(text).decode(errors="replace") for key, text in self.data.items()}
+        return decoded | dict(self.string_data)

@@ -8,22 +8,21 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from trainwright.operators.job.ended import ContainerEnd, PodEnd
+from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
 from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
+from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.observer import Observer
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 
 OnLine = Callable[[Pod, str, str], None]
 NeverReady = Callable[[Pod, str], None]
-PortNumbers = Mapping[str, int]
-"""Container ports by name."""
 
 FIRST_PERIOD_SECONDS = 0.5
 """Until a probe passes for the first time it is polled this often, so that a rehearsal does not wait for a period to pass."""
@@ -31,81 +30,135 @@ _PROC = Path("/proc")
 _LISTEN = "0A"
 
 
+FIRST_BACK_OFF, MOST_BACK_OFF = 10, 300
+"""Seconds before the kubelet starts a container again; doubled each time (pkg/kubelet, MaxContainerBackOff)."""
+
+
 class PodRun:
     """Runs the init containers in order, then all containers at once; the pod ends when they all have.
 
+    A sidecar (an init container that restarts always) stays until then. Where the pod's restartPolicy says so, a container that
+    has ended is started again.
+
     Args:
         on_line: Called with each line of output and the container's name.
+        ready: Called when all containers are ready.
         never_ready: Called once if a readiness or startup probe has not passed within the rehearsal's bound.
+        restarting: Called before a container is started again.
     """
 
-    def __init__(self, pod: Pod, setting: Setting, observer: Observer, on_line: OnLine, never_ready: NeverReady) -> None:
+    def __init__(
+        self, pod: Pod, setting: Setting, observer: Observer, on_line: OnLine, *, ready: Callable[[], None],
+        never_ready: NeverReady, restarting: Callable[[], None],
+    ) -> None:
         self.pod = pod
         self._setting, self._observer, self._on_line, self._never_ready = setting, observer, on_line, never_ready
-        self._running: list[ContainerRun] = []
+        self._tell_ready, self._restarting = ready, restarting
+        self._running: dict[str, ContainerRun] = {}
         self._ready: set[str] = set()
         self._terminating = False
+        self._ended = asyncio.Event()
 
     async def run(self) -> PodEnd:
         """Run until no process of the pod is left. Whatever ends this call ends them too."""
+        sidecars: list[asyncio.Task[ContainerEnd]] = []
         try:
-            ends = await self._init_containers()
+            ends = await self._init_containers(sidecars)
             if all(end.exit_code == 0 for end in ends) and not self._terminating:
                 ends = await self._containers()
         finally:
-            for container in self._running:
+            self._terminating = True
+            self._ended.set()
+            if sidecars:
+                self.terminate()
+                await asyncio.gather(*sidecars, return_exceptions=True)
+            for container in self._running.values():
                 container.kill()
-        end = PodEnd(self.pod.name, self.pod.namespace, self.pod.index, tuple(ends))
+        made = self.pod.slot.made
+        end = PodEnd(self.pod.name, self.pod.namespace, made.index, tuple(ends), role=made.role, owner=self.pod.slot.owner)
         self._observer.pod_ended(self.pod, end)
         return end
 
     def terminate(self) -> None:
         """Tell every container to end: SIGTERM, and SIGKILL after the pod's grace period."""
         self._terminating = True
-        for container in self._running:
-            container.terminate(self._setting.pod_spec.termination_grace_period_seconds)
+        self._ended.set()
+        for container in self._running.values():
+            container.terminate(self.pod.spec.termination_grace_period_seconds)
 
     def kill(self) -> None:
         """Send SIGKILL to every container at once."""
         self._terminating = True
-        for container in self._running:
+        self._ended.set()
+        for container in self._running.values():
             container.kill()
 
-    async def _init_containers(self) -> list[ContainerEnd]:
+    async def _init_containers(self, sidecars: list[asyncio.Task[ContainerEnd]]) -> list[ContainerEnd]:
+        """Sidecars go on; the next container starts when their startup probe, if there is one, has passed."""
         ends: list[ContainerEnd] = []
-        for container in self._setting.pod_spec.init_containers:
-            [run] = await self._start([container])
-            ends.append(await run.wait())
+        for container in self.pod.spec.init_containers:
+            if container.is_sidecar:
+                started = asyncio.Event()
+                sidecars.append(asyncio.create_task(self._keep(container, lambda code: True, started.set)))
+                await asyncio.wait([sidecars[-1], asyncio.create_task(started.wait())], return_when=asyncio.FIRST_COMPLETED)
+                continue
+            loop, limit = asyncio.get_running_loop(), self._setting.options.ready_seconds
+            warning = loop.call_later(limit, self._init_container_stays, container)
+            try:
+                ends.append(await self._keep(container, lambda code: code != 0 and self.pod.spec.restart_policy != "Never"))
+            finally:
+                warning.cancel()
             if ends[-1].exit_code or self._terminating:
                 break
         return ends
 
+    def _init_container_stays(self, container: Container) -> None:
+        text = f"init container {container.name} has not ended yet, so no container of the pod starts"
+        self._observer.pod_event(self.pod, text)
+
     async def _containers(self) -> list[ContainerEnd]:
-        runs = await self._start(self._setting.pod_spec.containers)
+        policy = self.pod.spec.restart_policy
         self._observer.pod_started(self.pod)
+        if not self._setting.dns.hidden(self.pod.slot):
+            self._publish()
         self._note_ready(None)
-        return list(await asyncio.gather(*map(self._follow, runs)))
+        again = {"Never": lambda code: False, "OnFailure": lambda code: code != 0}.get(policy, lambda code: True)
+        return list(await asyncio.gather(*(self._keep(container, again) for container in self.pod.spec.containers)))
 
-    async def _start(self, containers: Sequence[Container]) -> list[ContainerRun]:
-        self._running = [
-            ContainerRun(container, set_up(container, self.pod, self._setting), self._line_reader(container))
-            for container in containers
-        ]
-        for run in self._running:
-            await run.start()
-        if self._terminating:  # requested while the processes were starting
-            self.terminate()
-        return self._running
+    async def _keep(
+        self, container: Container, again: Callable[[int], bool], on_started: Callable[[], None] | None = None
+    ) -> ContainerEnd:
+        """Run a container, and run it again where ``again`` says so of its exit code; returns its last end."""
+        wait = FIRST_BACK_OFF
+        while True:
+            end = await self._run_once(container, on_started)
+            if self._terminating or not again(end.exit_code):
+                return end
+            seconds = wait * self._setting.options.pace
+            text = f"container {container.name} ended with exit code {end.exit_code}"
+            self._observer.pod_event(self.pod, f"{text} and is started again in its pod in {seconds:g} s")
+            self._restarting()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), seconds)
+            if self._terminating:
+                return end
+            wait = min(2 * wait, MOST_BACK_OFF)
 
-    async def _follow(self, run: ContainerRun) -> ContainerEnd:
+    async def _run_once(self, container: Container, on_started: Callable[[], None] | None) -> ContainerEnd:
+        run = ContainerRun(container, set_up(container, self.pod, self._setting), self._line_reader(container))
+        self._running[container.name] = run
+        await run.start()
+        if self._terminating:  # requested while the process was starting
+            run.terminate(self.pod.spec.termination_grace_period_seconds)
         prober = Prober(
-            run, self.pod,
-            on_ready=lambda: self._note_ready(run.container.name),
+            run, self.pod, self._setting.network,
+            on_started=on_started or (lambda: None),
+            on_ready=lambda: self._note_ready(container.name),
             on_event=lambda text: self._observer.pod_event(self.pod, text),
             on_never_ready=lambda text: self._never_ready(self.pod, text),
-            on_dead=lambda: run.terminate(self._setting.pod_spec.termination_grace_period_seconds),
+            on_dead=lambda: run.terminate(self.pod.spec.termination_grace_period_seconds),
             ready_seconds=self._setting.options.ready_seconds,
-        )
+        )  # fmt: skip
         probes = asyncio.create_task(prober.run())
         try:
             return await run.wait()
@@ -114,11 +167,17 @@ class PodRun:
 
     def _note_ready(self, container: str | None) -> None:
         """A container without a readiness probe is ready as soon as it runs."""
-        wanted = {one.name for one in self._setting.pod_spec.containers if one.readiness_probe is not None}
+        wanted = {one.name for one in self.pod.spec.containers if one.readiness_probe is not None}
         was_ready = container is not None and wanted <= self._ready
         self._ready |= {container} if container else set()
         if wanted <= self._ready and not was_ready:
+            self._publish()
+            self._tell_ready()
             self._observer.pod_ready(self.pod)
+
+    def _publish(self) -> None:
+        """From now on a Service leads to it."""
+        (self._setting.workspace.records / self.pod.address).touch()
 
     def _line_reader(self, container: Container) -> Callable[[str], None]:
         return lambda line: self._on_line(self.pod, container.name, line)
@@ -128,6 +187,7 @@ class Prober:
     """Polls a container's probes while it runs: startup first, then readiness and liveness side by side.
 
     Args:
+        on_started: Called when the startup probe, if there is one, has passed.
         on_ready: Called when readiness passes for the first time.
         on_event: Called with what the kubelet would make an event of.
         on_never_ready: Called once with the reason why readiness or startup has not passed within ``ready_seconds``.
@@ -135,11 +195,13 @@ class Prober:
     """
 
     def __init__(
-        self, run: ContainerRun, pod: Pod, *, on_ready: Callable[[], None], on_event: Callable[[str], None],
-        on_never_ready: Callable[[str], None], on_dead: Callable[[], None], ready_seconds: float,
+        self, run: ContainerRun, pod: Pod, network: Network, *, on_started: Callable[[], None], on_ready: Callable[[], None],
+        on_event: Callable[[str], None], on_never_ready: Callable[[str], None], on_dead: Callable[[], None], ready_seconds: float,
     ) -> None:
-        self._run, self._pod = run, pod
-        self._on_ready, self._on_event, self._on_never_ready, self._on_dead = on_ready, on_event, on_never_ready, on_dead
+        self._run, self._pod, self._network = run, pod, network
+        self._on_started, self._on_ready, self._on_event, self._on_never_ready, self._on_dead = (
+            on_started, on_ready, on_event, on_never_ready, on_dead,
+        )
         self._ready_seconds = ready_seconds
         self._ports = {port.name: port.container_port for port in run.container.ports if port.name}
 
@@ -148,6 +210,7 @@ class Prober:
         container = self._run.container
         if container.startup_probe is not None:
             await self._first_pass("Startup", container.startup_probe)
+        self._on_started()
         await asyncio.gather(self._watch_readiness(container.readiness_probe), self._watch_liveness(container.liveness_probe))
 
     async def _watch_readiness(self, probe: Probe | None) -> None:
@@ -189,7 +252,11 @@ class Prober:
             await asyncio.sleep(min(probe.period_seconds, FIRST_PERIOD_SECONDS))
 
     async def _attempt(self, probe: Probe) -> str | None:
-        return await _poll(probe, self._pod.address, self._ports, self._run.local)
+        return await _poll(probe, self._pod.address, self._port, self._run.local)
+
+    def _port(self, port: int | str) -> int:
+        number = port if isinstance(port, int) else self._ports[port]
+        return self._network.port(number, self._pod.slot.number)
 
     def _with_listeners(self, reason: str) -> str:
         if "refused" not in reason:
@@ -198,21 +265,17 @@ class Prober:
         return f"{reason}: nothing listens there" + (f"; the container listens on {', '.join(found)}" if found else "")
 
 
-async def _poll(probe: Probe, address: str, ports: PortNumbers, local: LocalProcess) -> str | None:
+async def _poll(probe: Probe, address: str, port: Callable[[int | str], int], local: LocalProcess) -> str | None:
     """Poll once, on the pod's address. None for a pass, else why not, in the kubelet's words."""
     timeout = probe.timeout_seconds
     try:
         if probe.http_get is not None:
-            return await asyncio.to_thread(_http_get, probe.http_get, address, _number(probe.http_get.port, ports), timeout)
+            return await asyncio.to_thread(_http_get, probe.http_get, address, port(probe.http_get.port), timeout)
         if probe.tcp_socket is not None:
-            return await _connect(probe.tcp_socket, address, _number(probe.tcp_socket.port, ports), timeout)
+            return await _connect(probe.tcp_socket, address, port(probe.tcp_socket.port), timeout)
         return await _execute(probe.exec or Exec(), local, timeout)
     except TimeoutError:
         return f"no answer within {timeout} s"
-
-
-def _number(port: int | str, ports: PortNumbers) -> int:
-    return port if isinstance(port, int) else ports[port]
 
 
 def _http_get(get: HttpGet, address: str, port: int, timeout: int) -> str | None:

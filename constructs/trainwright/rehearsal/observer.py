@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.job.ended import Decision, PodEnd
+from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal.differences import Difference
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting

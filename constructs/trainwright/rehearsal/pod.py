@@ -1,4 +1,4 @@
-"""A pod as the Job controller creates it, with the fields that the downward API offers, and how it ended."""
+"""A pod as its controller creates it, with the fields that the downward API offers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import secrets
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
-from trainwright.operators.job.child_jobs import INDEX_KEY
-from trainwright.operators.job.defaults import selected_labels
-from trainwright.operators.job.pods import index_annotations, pod_host_name
-from trainwright.operators.operator import uid
-from trainwright.rehearsal.kinds import Job
+from trainwright.rehearsal.kinds import PodSpec
+from trainwright.rehearsal.objects import Slot
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' alphabet for generated names: no vowels, no lookalikes (k8s.io/apimachinery/pkg/util/rand)."""
@@ -26,14 +22,31 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 @dataclass(frozen=True, slots=True)
 class Pod:
     name: str
-    index: int
-    host_name: str
+    slot: Slot
     namespace: str
     address: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    service_account: str
     uid: str
+
+    @property
+    def spec(self) -> PodSpec:
+        return self.slot.spec
+
+    @property
+    def index(self) -> int:
+        """Among the pods of its role."""
+        return self.slot.made.index
+
+    @property
+    def host_name(self) -> str:
+        return self.spec.hostname or self.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.slot.made.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.slot.made.annotations
 
     def field(self, path: str) -> str | None:
         """Value of a ``fieldPath``; None for one that the downward API does not know. A label that is not there is empty."""
@@ -46,7 +59,7 @@ class Pod:
             "metadata.labels": _as_lines(self.labels),
             "metadata.annotations": _as_lines(self.annotations),
             "spec.nodeName": NODE_NAME,
-            "spec.serviceAccountName": self.service_account,
+            "spec.serviceAccountName": self.spec.service_account_name,
             "status.podIP": self.address,
             "status.podIPs": self.address,
             "status.hostIP": HOST_ADDRESS,
@@ -54,31 +67,17 @@ class Pod:
         }.get(path)
 
 
-def create_pod(job: Job, index: int, address: str) -> Pod:
-    """A pod of one completion index, with a new name."""
+def create_pod(slot: Slot, address: str) -> Pod:
+    """A pod for a slot: with a new name where its controller has the API server make one up."""
+    metadata = slot.made.manifest["metadata"]
     suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
-    template, host_name = job.spec.template, pod_host_name(job.name, index)
     return Pod(
-        name=f"{host_name}-{suffix}",
-        index=index,
-        host_name=host_name,
-        namespace=job.namespace,
+        name=f"{metadata['generateName']}{suffix}" if "generateName" in metadata else metadata["name"],
+        slot=slot,
+        namespace=metadata["namespace"],
         address=address,
-        labels=pod_labels(job, index),
-        annotations={**template.metadata.annotations, **index_annotations(index, job.spec.backoff_limit_per_index is not None)},
-        service_account=template.spec.service_account_name,
         uid=str(uuid.uuid4()),
     )
-
-
-def pod_labels(job: Job, index: int) -> dict[str, str]:
-    """Labels of the template, and those that the API server and the controller add, which win."""
-    owner = uid({"metadata": {"namespace": job.namespace, "name": job.name}})
-    return {**job.spec.template.metadata.labels, **selected_labels(job.name, owner), INDEX_KEY: str(index)}
-
-
-def pod_address(first: str, index: int) -> str:
-    return str(IPv4Address(first) + index)
 
 
 def _as_lines(values: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import threading
 import time
@@ -15,22 +16,31 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from trainwright.operators.job.ended import ContainerEnd, PodEnd
-from trainwright.rehearsal.checks import check_addresses, check_job, check_libraries, check_objects, check_size
-from trainwright.rehearsal.controller import JobController, JobResult, StopRequest, StopRequests
-from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down
+from trainwright.operators import operator
+from trainwright.operators.ending import ContainerEnd, PodEnd
+from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_run
+from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
+from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, find_specification
+from trainwright.rehearsal.network import own_network
+from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Slot, find_objects, find_specification
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
+from trainwright.rehearsal.ssh import with_keys
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
 
 Status = Literal["Complete", "Failed", "Stopped"]
 
+MEETING_VARIABLES = (
+    "MASTER_PORT", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "WORKER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_ADDRESS",
+    "TF_CONFIG",
+)
+"""Variables that say where ranks meet."""
 SIGNAL = "Signal"
 COMPLETE_CODE, FAILED_CODE, USAGE_CODE, CANNOT_WORK_CODE, STOPPED_CODE = 0, 1, 2, 3, 143
 """Exit codes of ``trainwright rehearse``."""
@@ -53,7 +63,7 @@ class Outcome:
     """The workspace held a finished run of this identity, so the pods had nothing to do."""
 
     @classmethod
-    def of(cls, result: JobResult, training: TrainingLog, seconds: float, opening: Opening) -> Outcome:
+    def of(cls, result: RunResult, training: TrainingLog, seconds: float, opening: Opening) -> Outcome:
         status, reason, message = _status(result)
         return cls(status, reason, message, result.pods, training, seconds, opening.differences, opening.was_complete)
 
@@ -82,20 +92,28 @@ def termination_message(container: ContainerEnd) -> TerminationMessage | None:
         return None
 
 
-def _status(result: JobResult) -> tuple[Status, str, str]:
+def _status(result: RunResult) -> tuple[Status, str, str]:
     """Status, reason and message."""
     if result.end is not None:
-        return ("Complete" if result.end.type == "Complete" else "Failed"), result.end.reason, result.end.message
+        return ("Failed" if result.end.failed else "Complete"), result.end.reason, result.end.message
     stopped = result.stopped or StopRequest("Unknown", "the rehearsal ended before the Job did")
     return ("Stopped" if stopped.reason == SIGNAL else "Failed"), stopped.reason, stopped.message
 
 
 def rehearse(
-    manifests: Sequence[Mapping[str, Any]], workspace: Path, options: Options, observer: Observer | None = None
+    manifests: Sequence[Mapping[str, Any]], workspace: Path, options: Options, observer: Observer | None = None, *,
+    foundation: Sequence[Mapping[str, Any]] = (),
 ) -> Outcome:
-    """Play the pods of the one Job in ``manifests`` as local processes, until the Job is over.
+    """Play the pods of the one run in ``manifests`` as local processes, until the run is over.
 
     SIGTERM and SIGINT end all pods with their grace period (a second one at once), if this is the main thread.
+
+    Args:
+        manifests: the objects of one run.
+        workspace: a folder for claims, which stay, and for the pods of this rehearsal.
+        options: what the caller chooses.
+        observer: is told what happens.
+        foundation: objects of the run's namespace, such as the runtime that a TrainJob names.
 
     Raises:
         CannotWorkError: before any process starts, with every reason that the manifests and this machine show; a CannotPlayError
@@ -103,12 +121,14 @@ def rehearse(
         UsageError: the workspace cannot be used.
     """
     observer = observer or Observer()
-    scaled = _checked(manifests, options)
-    dns, training = ClusterDns(scaled.objects, options.first_address), TrainingLog()
-    setting = Setting(scaled.objects, scaled.specification, options, Workspace(workspace), dns)
-    with setting.workspace.opened():
+    scaled, training = _checked(manifests, foundation, options), TrainingLog()
+    with own_network(_meeting_ports(scaled)) as network, (place := Workspace(workspace)).opened():
+        if problems := list(check_addresses(scaled.objects, network)):
+            raise CannotPlayError(problems)
+        objects = with_keys(scaled.objects, place.keys)
+        setting = Setting(objects, scaled.specification, options, place, ClusterDns(objects, network), network)
         if options.fresh:
-            setting.workspace.empty(setting.writable_claims)
+            place.empty(setting.writable_claims)
         opening = Opening(setting, (*scaled.differences, *local_differences(setting)), _is_complete(setting), training)
         observer.opened(opening)
         started = time.monotonic()
@@ -116,20 +136,30 @@ def rehearse(
         return Outcome.of(result, training, time.monotonic() - started, opening)
 
 
-def _checked(manifests: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
+def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
     """Check the manifests before they are scaled down, so that what is checked is what the cluster gets."""
-    objects, left_out = leave_out_containers(find_objects(manifests), options)
+    objects, _ = leave_out_containers(find_objects(manifests, foundation), options)
     specification = find_specification(objects.config_maps)
-    if problems := list(check_job(objects.job)):
-        raise CannotPlayError(problems)
     if problems := list(check_objects(objects, specification, options)):
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
-    here = check_size(scaled.objects.job), check_libraries(specification), check_addresses(scaled.objects, options.first_address)
-    for check in here:
+    objects, left_out = leave_out_containers(scaled.objects, options)
+    for check in (check_run(objects), check_libraries(specification, options.programs)):
         if problems := list(check):
             raise CannotPlayError(problems)
-    return replace(scaled, differences=(*scaled.differences, *left_out))
+    return replace(scaled, objects=objects, differences=(*scaled.differences, *left_out))
+
+
+def _meeting_ports(scaled: Scaled) -> Iterator[int]:
+    """Every port where ranks meet, by the specification, by the variables of a launcher, and by the ports of containers."""
+    for slot in scaled.objects.slots:
+        for container in slot.spec.all_containers:
+            yield from (port.container_port for port in container.ports if port.name == RENDEZVOUS)
+            for variable in container.env:
+                if variable.name in MEETING_VARIABLES:
+                    yield from map(int, re.findall(r"(?:^|:)(\d+)\b", variable.value))
+    if scaled.specification and (port := getattr(scaled.specification.spec.world.rendezvous, "port", None)):
+        yield port
 
 
 def _is_complete(setting: Setting) -> bool:
@@ -138,7 +168,8 @@ def _is_complete(setting: Setting) -> bool:
     state = specification.spec.state_directory if specification else None
     if specification is None or state is None:
         return False
-    claims = claim_folders(setting.pod_spec, setting.pod_spec.main, setting.workspace.claims)
+    spec = setting.objects.slots[0].spec
+    claims = claim_folders(spec, spec.main, setting.workspace.claims)
     folder = PathRewriter({**claims, **setting.store_folders})(state)
     with suppress(OSError, ValueError, AttributeError):
         marker = json.loads((Path(folder) / COMPLETE_MARKER).read_text(encoding="utf-8"))
@@ -146,27 +177,34 @@ def _is_complete(setting: Setting) -> bool:
     return False
 
 
-async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> JobResult:
-    stops = StopRequests()
+async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> RunResult:
+    stops, objects = StopRequests(), setting.objects
 
     def on_line(pod: Pod, container: str, line: str) -> None:
         event = parse_event(line)
         if event is None:
             observer.log_line(pod, container, line)
             return
-        if pod.index == 0:
+        if pod.slot is objects.leader:
             training.take(event)
         observer.log_event(pod, container, event)
 
     def never_ready(pod: Pod, reason: str) -> None:
         stops.add(StopRequest("PodNeverReady", f"pod {pod.name} never became ready. {reason}"))
 
-    def create(index: int) -> PodRun:
-        return PodRun(setting.create_pod(index), setting, observer, on_line, never_ready)
+    def create(slot: Slot) -> PodRun:
+        return PodRun(
+            setting.create_pod(slot), setting, observer, on_line,
+            ready=lambda: runs.note_ready(slot), never_ready=never_ready, restarting=runs.note_restart,
+        )
 
-    controller = JobController(setting.objects.job, create, observer, stops, setting.options.replace_seconds)
+    decides = operator.ended(objects.workload, objects.around)
+    if decides is None:
+        message = f"what the controller of a {objects.workload['kind']} does when pods end is not known here"
+        raise CannotPlayError([Blocker(objects.where, message, "rehearse the run on another target: --target NAME")])
+    runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace)
     with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):
-        return await controller.run()
+        return await runs.run()
 
 
 @contextmanager

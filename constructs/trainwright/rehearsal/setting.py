@@ -5,17 +5,24 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.rehearsal.dns import ClusterDns
-from trainwright.rehearsal.kinds import PodSpec
-from trainwright.rehearsal.objects import Objects, Specification, UsageError
+from trainwright.rehearsal.kinds import ClaimVolume, VolumeMount
+from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.objects import Objects, Slot, Specification, UsageError
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
 from trainwright_trainer.contract.layout import CHECKPOINT_ENV
+
+
+def own_programs() -> Path:
+    """Of this Python's environment."""
+    return Path(sys.executable).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +32,26 @@ class Options:
     fresh: bool = False
     """Empty the volumes that the pods write to first."""
     nodes: int | None = None
-    """The most pods to play; None for two of a run on GPUs, and for all of a run on CPUs."""
+    """The most pods of a role to play; None for two of a run on GPUs, and for all of a run on CPUs."""
+    steps: int | None = None
+    """How long our trainer trains; None for a few steps of a run on GPUs, and for all of a run on CPUs."""
     timeout_seconds: float | None = None
     """End the rehearsal as failed after so long."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
     """Path in the container -> folder on this machine that stands for it, such as what the image holds there."""
+    programs: Path = field(default_factory=own_programs)
+    """Where pods look for programs first."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The caller's own environment: values for Secrets come from it."""
-    first_address: str = "127.0.0.2"
-    """Loopback address of pod 0; the others follow."""
     ready_seconds: float = 120.0
     """How long a readiness or startup probe may take to pass for the first time."""
-    replace_seconds: float = 2.0
-    """Delay before a pod is replaced. The Job controller waits 10 s, and doubles that for each further failure of the index."""
+    pace: float = 0.2
+    """How long a controller waits here, of what it waits in the cluster: 2 s in place of the Job controller's 10 s, which it
+    doubles for each further failure."""
+
+    def search_path(self, values: Mapping[str, str]) -> str:
+        """The container's PATH if its manifest sets one, else the caller's, behind what stands for the image."""
+        return os.pathsep.join([str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
 
 
 MARKER = ".trainwright-rehearsal"
@@ -63,6 +77,15 @@ class Workspace:
     @property
     def pods(self) -> Path:
         return self.root / "pods"
+
+    @property
+    def records(self) -> Path:
+        """A file for each address that the cluster's DNS has a record of by now."""
+        return self.root / "pods" / ".records"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "pods" / ".keys"
 
     def pod(self, name: str) -> Path:
         return self.pods / name
@@ -92,6 +115,7 @@ class Workspace:
         shutil.rmtree(self.pods, ignore_errors=True)
         self.claims.mkdir(exist_ok=True)
         self.pods.mkdir()
+        self.records.mkdir()
 
     def empty(self, claims: Iterable[str]) -> None:
         """Remove what these claims, and all object stores, hold."""
@@ -115,24 +139,32 @@ class Setting:
     options: Options
     workspace: Workspace
     dns: ClusterDns
-
-    @property
-    def pod_spec(self) -> PodSpec:
-        return self.objects.job.pod
+    network: Network
 
     @property
     def store_folders(self) -> dict[str, Path]:
         """Address of the bucket that checkpoints go to -> the folder that stands for it. No folder is made."""
         directories = [self.specification.spec.state_directory or ""] if self.specification else []
-        directories += [variable.value for variable in self.pod_spec.main.env if variable.name == CHECKPOINT_ENV]
+        directories += [
+            variable.value for slot in self.objects.first_of_roles for variable in slot.spec.main.env
+            if variable.name == CHECKPOINT_ENV
+        ]
         buckets = [each.removeprefix(_STORE_SCHEME).partition("/")[0] for each in directories if each.startswith(_STORE_SCHEME)]
         return {f"{_STORE_SCHEME}{bucket}": self.workspace.stores / bucket for bucket in buckets}
 
     @property
+    def mounted_claims(self) -> list[tuple[VolumeMount, ClaimVolume]]:
+        """Of one pod of each role."""
+        return [
+            pair for slot in self.objects.first_of_roles for container in slot.spec.all_containers
+            for pair in slot.spec.mounted_claims(container)
+        ]
+
+    @property
     def writable_claims(self) -> list[str]:
         """Claims that some mount may write to."""
-        mounted = (pair for container in self.pod_spec.all_containers for pair in self.pod_spec.mounted_claims(container))
-        return list(dict.fromkeys(claim.claim_name for mount, claim in mounted if not mount.read_only and not claim.read_only))
+        writable = (claim.claim_name for mount, claim in self.mounted_claims if not mount.read_only and not claim.read_only)
+        return list(dict.fromkeys(writable))
 
-    def create_pod(self, index: int) -> Pod:
-        return create_pod(self.objects.job, index, self.dns.address(index))
+    def create_pod(self, slot: Slot) -> Pod:
+        return create_pod(slot, self.dns.address(slot))

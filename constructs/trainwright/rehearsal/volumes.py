@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from trainwright.rehearsal.environment import expand
-from trainwright.rehearsal.kinds import ConfigMap, ConfigMapVolume, Container, DownwardVolume, PodSpec, Volume, VolumeMount
-from trainwright.rehearsal.objects import Blocker
+from trainwright.command.references import expand
+from trainwright.rehearsal.environment import STAND_IN
+from trainwright.rehearsal.kinds import (
+    ConfigMapVolume,
+    Container,
+    DownwardVolume,
+    PodSpec,
+    Projection,
+    SecretVolume,
+    Volume,
+    VolumeMount,
+)
+from trainwright.rehearsal.objects import Blocker, Objects
 from trainwright.rehearsal.pod import Pod
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
@@ -41,6 +52,11 @@ class VolumeFolders:
     pod: Path
     """The pod's own."""
 
+    @property
+    def copies(self) -> Path:
+        """Of rendered files that all pods have alike."""
+        return self.pod.parent / ".files"
+
     def claim(self, name: str) -> Path:
         return self.claims / name
 
@@ -52,14 +68,11 @@ class VolumeFolders:
         return self.pod / "files" / container / volume
 
 
-def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> Iterator[Blocker]:
+def check_volumes(spec: PodSpec, pod: Pod, objects: Objects, where: str) -> Iterator[Blocker]:
     """What would keep the kubelet from starting the pod: missing ConfigMaps and keys, mounts of volumes that are not there."""
     volumes = spec.volumes_by_name
     for volume in spec.volumes:
-        yield from rendered_files(volume, pod, config_maps, where)[1]
-        if not _is_known(volume):
-            yield Blocker(f"{where}, volume {volume.name}", f"a rehearsal does not provide volumes of kind {volume.other_source}",
-                          "use a ConfigMap, a claim or an emptyDir")
+        yield from rendered_files(volume, pod, objects, where)[1]
     for container in spec.all_containers:
         for mount in container.volume_mounts:
             if mount.name not in volumes:
@@ -67,52 +80,56 @@ def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap],
                 yield Blocker(place, f"the pod has no volume {mount.name}", f"its volumes are {', '.join(volumes) or 'none'}")
 
 
-def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> tuple[Files, list[Blocker]]:
-    """Files of a configMap, downwardAPI or projected volume, and what is missing for them; nothing for other volumes."""
+def rendered_files(volume: Volume, pod: Pod, objects: Objects, where: str) -> tuple[Files, list[Blocker]]:
+    """Files of a configMap, secret, downwardAPI or projected volume, and what is missing for them; nothing for other volumes."""
     files, problems = Files(), list[Blocker]()
     place = f"{where}, volume {volume.name}"
-    if volume.config_map is not None:
-        _add_config_map(files, problems, volume.config_map, config_maps, place)
-    if volume.downward_api is not None:
-        _add_fields(files, volume.downward_api, pod)
-    for projection in volume.projected.sources if volume.projected else ():
-        if projection.config_map is not None:
-            _add_config_map(files, problems, projection.config_map, config_maps, place)
-        elif projection.downward_api is not None:
-            _add_fields(files, projection.downward_api, pod)
-        else:
-            kind = "secret" if projection.secret is not None else "serviceAccountToken"
-            problems.append(Blocker(place, f"a rehearsal has no {kind} to project", "leave it out"))
+    sources: list[Volume | Projection] = [volume, *(volume.projected.sources if volume.projected else ())]
+    for source in sources:
+        if source.config_map is not None:
+            _add_config_map(files, problems, source.config_map, objects, place)
+        if source.secret is not None:
+            _add_secret(files, problems, source.secret, objects, place)
+        if source.downward_api is not None:
+            _add_fields(files, source.downward_api, pod)
+        if isinstance(source, Projection) and source.service_account_token is not None:
+            files[source.service_account_token.path] = MountedFile(STAND_IN)
     return files, problems
 
 
-def _is_known(volume: Volume) -> bool:
-    sources = (volume.empty_dir, volume.config_map, volume.persistent_volume_claim, volume.downward_api, volume.projected)
-    return any(source is not None for source in sources)
+def _add_config_map(files: Files, problems: list[Blocker], source: ConfigMapVolume, objects: Objects, where: str) -> None:
+    config_map = objects.config_maps.get(source.name)
+    if config_map is not None:
+        _add_keys(files, problems, source, config_map.data, "configmap", where)
+    elif not source.optional:
+        problems.append(Blocker(
+            where, f'MountVolume.SetUp failed: configmap "{source.name}" not found',
+            f"add it beside the run, which has {', '.join(objects.config_maps) or 'no ConfigMap'}",
+        ))
 
 
-def _add_config_map(
-    files: Files, problems: list[Blocker], source: ConfigMapVolume, config_maps: Mapping[str, ConfigMap], where: str
+def _add_secret(files: Files, problems: list[Blocker], source: SecretVolume, objects: Objects, where: str) -> None:
+    """A Secret that is not here has the keys that the volume names, and a stand-in for each."""
+    secret = objects.secrets.get(source.name)
+    if secret is not None:
+        _add_keys(files, problems, source, secret.values, "secret", where)
+    elif not source.optional:
+        files |= {item.path: MountedFile(STAND_IN, item.mode) for item in source.items or ()}
+
+
+def _add_keys(
+    files: Files, problems: list[Blocker], source: ConfigMapVolume, values: Mapping[str, str], kind: str, where: str
 ) -> None:
-    config_map = config_maps.get(source.name)
-    if config_map is None:
-        if not source.optional:
-            problems.append(Blocker(
-                where, f'MountVolume.SetUp failed: configmap "{source.name}" not found',
-                f"add it beside the Job, which has {', '.join(config_maps) or 'no ConfigMap'}",
-            ))
-        return
     if source.items is None:
-        files |= {key: MountedFile(text) for key, text in config_map.data.items()}
+        files |= {key: MountedFile(text) for key, text in values.items()}
         return
     for item in source.items:
-        if item.key in config_map.data:
-            files[item.path] = MountedFile(config_map.data[item.key], item.mode)
+        if item.key in values:
+            files[item.path] = MountedFile(values[item.key], item.mode)
         elif not source.optional:
-            problems.append(Blocker(
-                where, f"MountVolume.SetUp failed: configmap references non-existent config key: {item.key}",
-                f"the keys of ConfigMap {source.name} are {', '.join(config_map.data) or 'none'}",
-            ))
+            key = "config key" if kind == "configmap" else "secret key"
+            message = f"MountVolume.SetUp failed: {kind} references non-existent {key}: {item.key}"
+            problems.append(Blocker(where, message, f"its keys are {', '.join(values) or 'none'}"))
 
 
 def _add_fields(files: Files, source: DownwardVolume, pod: Pod) -> None:
@@ -142,8 +159,8 @@ def claim_folders(spec: PodSpec, container: Container, claims: Path) -> dict[str
 
 def _folder(volume: Volume, mount: VolumeMount, container: Container, values: Mapping[str, str], folders: VolumeFolders) -> Path:
     sub_path = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
-    if volume.empty_dir is not None or volume.persistent_volume_claim is not None:
-        claim = volume.persistent_volume_claim
+    claim = volume.persistent_volume_claim
+    if volume.empty_dir is not None or claim is not None or volume.other_source:
         folder = (folders.scratch(volume.name) if claim is None else folders.claim(claim.claim_name)) / sub_path
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -157,8 +174,24 @@ def write_files(folder: Path, files: Files) -> None:
     for name, (text, mode) in files.items():
         path = folder / PurePosixPath(name)
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         path.write_text(text, encoding="utf-8")
         path.chmod(mode & 0o555)
+
+
+def alike_in_all_pods(files: Files, own: Path, copies: Path) -> Files:
+    """Files of the volume at ``own`` that name each other by a copy, which lies at one path for all pods.
+
+    Ranks compare what they are told, and by the path of one pod's folder it would differ.
+    """
+    alike = {path: file._replace(text=file.text.replace(str(own), "")) for path, file in files.items()}
+    if alike == files:
+        return files
+    copy = copies / hashlib.sha256(repr(sorted(alike.items())).encode()).hexdigest()[:12]
+    files = {path: file._replace(text=file.text.replace(str(own), str(copy))) for path, file in files.items()}
+    if not copy.is_dir():
+        write_files(copy, files)
+    return files
 
 
 def _clean(path: str) -> str:

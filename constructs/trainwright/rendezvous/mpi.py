@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -91,6 +92,17 @@ class Mpirun(NamedTuple):
     """Variable by which a pod knows that it is the ``launcher`` or a ``worker``; the plan sets it where the operator does not."""
     brings_hostfile: bool = False
     """Whether the run brings the list of hosts itself, since nobody else writes it."""
+
+
+_LINE = re.compile(r"(\S*-(\d+)(?:\.\S*)?) slots=\d+")
+
+
+def fewer_hosts(text: str, nodes: int) -> str | None:
+    """A list of hosts with the first of them alone, of one slot each; None for any other text."""
+    lines = [_LINE.fullmatch(line) for line in text.splitlines()]
+    if not lines or not all(lines):
+        return None
+    return "".join(f"{found[1]} slots=1\n" for found in lines if found and int(found[2]) < nodes)
 
 
 SHARE = Share(

@@ -80,16 +80,15 @@ class _Comparison:
             return None
 
     def _run(self, name: str) -> RunReview | None:
-        before, after = self._record(self.base, RunRecord, name), self._record(self.head, RunRecord, name)
-        before, after = (one if one and one.state == "active" else None for one in (before, after))
+        last, now = self._record(self.base, RunRecord, name), self._record(self.head, RunRecord, name)
+        before, after = (one if one and one.state == "active" else None for one in (last, now))
         if before is None and after is None:
             return None
         fields = self._fields(_dist(name, before), _dist(name, after), before, after)
-        facts = fact_changes(before.facts, after.facts) if before and after else ()
+        facts = fact_changes(last.facts, after.facts) if last and after and last.state != "done" else ()
         codes = tuple(_code_changes(before, after)) if before and after else ()
         return RunReview(
-            name, class_of(before, after), before, after, outcome(name, before, after), training(before, after), facts, fields,
-            codes=codes,
+            name, class_of(last, now), before, after, outcome(name, last, now), training(last, now), facts, fields, codes=codes,
         )
 
     def _fields(

@@ -26,7 +26,8 @@ def with_head(review: Review, project: Project, today: date) -> Review:
         stale = _notes(list(_stale(project, last_records(project))))
     except CompileError as error:
         return replace(review, notes=(*review.notes, error.findings[0].message))
-    due = {run.run for run in review.runs if run.change in (Class.NEW, Class.REPLACED) and run.after and not run.after.hold}
+    starting = (Class.NEW, Class.RESUMED, Class.REPLACED)
+    due = {run.run for run in review.runs if run.change in starting and run.after and not run.after.hold}
     if len(due) > MOST_COMPILED:
         return replace(review, notes=(*review.notes, *stale, f"{len(due)} runs start: no warnings and estimates are given"))
     runs = tuple(_compiled(run, project, today) if run.run in due else run for run in review.runs)

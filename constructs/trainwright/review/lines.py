@@ -15,7 +15,8 @@ def summary(review: Review) -> str:
     if not review.runs:
         return "no run changes" if not review.shared else "no run changes its training"
     words = {
-        Class.DATA_AT_RISK: "at risk of losing data", Class.REPLACED: "replaced", Class.NEW: "new", Class.RETIRED: "retired",
+        Class.DATA_AT_RISK: "at risk of losing data", Class.REPLACED: "replaced", Class.NEW: "new",
+        Class.RESUMED: "resumed", Class.PAUSED: "paused", Class.RETIRED: "retired",
         Class.HELD: "held", Class.COSMETIC: "changed without a restart",
     }
     counts = ", ".join(f"{number} {words[one]}" for one, number in review.counts().items())

@@ -20,6 +20,9 @@ class Class(StrEnum):
     REPLACED = "replaced"
     """The running job is deleted, and another one starts."""
     NEW = "new"
+    RESUMED = "resumed"
+    """It was paused."""
+    PAUSED = "paused"
     RETIRED = "retired"
     HELD = "held"
     """It keeps its objects, though today's inputs would give it others."""
@@ -39,6 +42,8 @@ class Class(StrEnum):
             Class.DATA_AT_RISK: "storage that the run uses is no longer described here, so nothing looks after its data",
             Class.REPLACED: "the job that runs now is stopped, and another one starts with the new settings",
             Class.NEW: "a run that was not there, or was done",
+            Class.RESUMED: "a run that was paused: its job starts again",
+            Class.PAUSED: "the run's job is stopped if it still runs, until the run is active again",
             Class.RETIRED: "the run is gone, or marked as done: its job is stopped if it still runs",
             Class.HELD: "the run keeps the job that it has, though new settings would restart it",
             Class.COSMETIC: "pods go on; labels, alerts or comments beside them change",

@@ -13,11 +13,11 @@ AGAIN = "starts again at step 0"
 
 
 def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
-    """By the records of the run where it is active; data at risk is seen in foundations."""
-    if before is None:
-        return Class.NEW
-    if after is None:
-        return Class.RETIRED
+    """By the records of the run; data at risk is seen in foundations."""
+    if before is None or before.state != "active":
+        return Class.RESUMED if before and before.state == "paused" else Class.NEW
+    if after is None or after.state != "active":
+        return Class.PAUSED if after and after.state == "paused" else Class.RETIRED
     if before.identity != after.identity or _moved(before, after):
         return Class.REPLACED
     return Class.HELD if after.hold is not None else Class.COSMETIC
@@ -25,10 +25,12 @@ def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
 
 def training(before: RunRecord | None, after: RunRecord | None) -> str:
     """What that means for its steps, in a few words: does it lose what it has trained?"""
-    if after is None:
-        return "ends"
-    if before is None:
+    if after is None or after.state != "active":
+        return "waits" if after and after.state == "paused" else "ends"
+    if before is None or before.state == "done":
         return "starts"
+    if before.state == "paused":
+        return _start(before, after)[0]
     if before.identity == after.identity and not _moved(before, after):
         return "goes on"
     return _start(before, after)[0]
@@ -36,11 +38,17 @@ def training(before: RunRecord | None, after: RunRecord | None) -> str:
 
 def outcome(run: str, before: RunRecord | None, after: RunRecord | None) -> str:
     """What happens to the run."""
-    if after is None:
-        return f"{_stop(run, before)}, and nothing starts in its place; {stays(before.facts)}" if before else "nothing starts"
+    if after is None or after.state != "active":
+        if before is None or before.state != "active":
+            return "nothing starts"
+        back = "nothing starts until it is active again" if after and after.state == "paused" else "nothing starts in its place"
+        return f"{_stop(run, before)}, and {back}; {stays(before.facts)}"
     name = f"{run}-{after.identity}"
-    if before is None:
+    if before is None or before.state == "done":
         return f"{name} starts on {_machines(after)}; {_checkpoints(after)}"
+    if before.state == "paused":
+        again = "again" if before.identity == after.identity else f"in place of {run}-{before.identity}, which was paused,"
+        return f"{name} starts {again} on {_machines(after)}; {_start(before, after)[1]}"
     if before.identity != after.identity or _moved(before, after):
         return f"{_stop(run, before)}; {name} starts on {_machines(after)}; {_start(before, after)[1]}"
     if after.hold is not None:

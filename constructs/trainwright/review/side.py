@@ -64,7 +64,7 @@ def folder_side(root: Path, shown: str) -> Side:
         raise SideError(f"{shown} is neither a revision of this repository nor a folder with charts/")
     paths = [path for name in READ for path in sorted((root / name).rglob("*.yaml")) if path.is_file() and not path.is_symlink()]
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
-    return Side(shown, {path: _mark(data) for path, data in contents.items()}, root, None, contents)
+    return Side(shown, {path: mark(data) for path, data in contents.items()}, root, None, contents)
 
 
 def git_side(root: Path, revision: str) -> Side:
@@ -77,8 +77,8 @@ def git_side(root: Path, revision: str) -> Side:
     commit = commit_of(root, revision)
     if commit is None:
         raise SideError(f"there is no revision {revision}; in CI, fetch the history (`fetch-depth: 0`)")
-    prefix = _git(root, "rev-parse", "--show-prefix").decode().rstrip("\n")
-    listed = _git(root, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *(f"{prefix}{name}" for name in READ))
+    prefix = git(root, "rev-parse", "--show-prefix").decode().rstrip("\n")
+    listed = git(root, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *(f"{prefix}{name}" for name in READ))
     marks = {}
     for line in listed.split(b"\0"):
         head, _, path = line.partition(b"\t")
@@ -90,7 +90,7 @@ def git_side(root: Path, revision: str) -> Side:
 def commit_of(root: Path, revision: str) -> str | None:
     """The commit that a revision names, or None."""
     try:
-        return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+        return git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
     except SideError:
         return None
 
@@ -105,11 +105,11 @@ def merge_base(root: Path) -> str:
         raise SideError(f"{root} has no commit to compare with: commit it to git first, or name two folders")
     for branch in MAIN:
         if commit_of(root, branch):
-            return _git(root, "merge-base", branch, "HEAD").decode().strip()
+            return git(root, "merge-base", branch, "HEAD").decode().strip()
     raise SideError(f"there is no branch {' or '.join(MAIN)} to compare with: name a revision")
 
 
-def _git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
+def git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
     """Standard output of git.
 
     Raises:
@@ -133,7 +133,7 @@ def _git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
 
 def _blobs(root: Path, names: list[str]) -> list[bytes]:
     """Contents by their names, from one git."""
-    answer = _git(root, "cat-file", "--batch", given="".join(f"{name}\n" for name in names).encode())
+    answer = git(root, "cat-file", "--batch", given="".join(f"{name}\n" for name in names).encode())
     contents, at = [], 0
     for name in names:
         end = answer.index(b"\n", at)
@@ -146,6 +146,6 @@ def _blobs(root: Path, names: list[str]) -> list[bytes]:
     return contents
 
 
-def _mark(data: bytes) -> str:
+def mark(data: bytes) -> str:
     """As git names a file's content, in a repository of sha1."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -273,8 +273,10 @@ class Run(Model):
     """Checks that nodes must pass before training begins (our trainer only)."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
-    state: Literal["active", "done"] = "active"
-    """A run that is `done` leaves `dist/`: its job is removed, and stopped if it still runs. Checkpoints and record stay."""
+    state: Literal["active", "paused", "done"] = "active"
+    """A run that is `paused` or `done` leaves `dist/`: its job is removed, and stopped if it still runs. Checkpoints and record
+    stay. What is paused keeps what it needs of the foundation too, and goes on as `active`; what is done has ended.
+    """
     overrides: Overrides = Field(default_factory=Overrides.model_construct)
     """The escape hatch; always shown in the review."""
     waivers: ListOf[Waiver] = ()

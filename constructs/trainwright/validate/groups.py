@@ -36,7 +36,7 @@ def nobody_serves(api_version: str, kind: str, kubernetes: str) -> Iterator[Prob
     elif "." not in group or (group.removesuffix(".k8s.io") in CORE_GROUPS and of_core):
         meant = [*of_core, *known]  # a CRD's group is a domain
     elif kind in COMMON:
-        meant = [version for version in known if SequenceMatcher(None, group, version.rpartition("/")[0]).ratio() > _NEAR]
+        meant = [version for version in known if _is_near(group, version.rpartition("/")[0])]
     else:
         meant = list(known)
     named = [version if known.get(version, kind) == kind else f"{version} with kind {known[version]}" for version in meant]
@@ -44,3 +44,8 @@ def nobody_serves(api_version: str, kind: str, kubernetes: str) -> Iterator[Prob
         other = "; or give its definition, `--crds DIR`" if "." in group else ""
         fix = f"write {' or '.join(named)}" if named else "write the group with its domain, as in jobset.x-k8s.io/v1alpha2"
         yield Problem("TW701", "/apiVersion", f"nobody serves {kind} in {api_version}", f"{fix}{other}")
+
+
+def _is_near(group: str, other: str) -> bool:
+    """Misspelt, or the domain above: ``volcano.sh`` for ``batch.volcano.sh``."""
+    return other.endswith(f".{group}") or SequenceMatcher(None, group, other).ratio() > _NEAR

@@ -22,8 +22,9 @@ Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "crds", "page",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
+    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "page",
+    "status", "logs", "diagnose", "collect",
 )
 
 
@@ -211,7 +212,7 @@ def test_a_waiver_expires_on_the_same_day_everywhere(here: Scratch) -> None:
 
 def test_a_run_that_is_done_has_nothing_to_rehearse(here: Scratch) -> None:
     here.write(DIGITS, here.read(DIGITS) + "state: done\n")
-    assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/ any more")
+    assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/")
 
 
 def test_a_rehearsal_of_older_yaml_says_so(here: Scratch) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import manifests, of_kind
 
-from trainwright.operators.job.ended import ContainerEnd, IndexDone, IndexFailed, JobEnd, JobStatus, PodEnd, Replace, match
+from trainwright.operators.ending import ContainerEnd, IndexDone, IndexFailed, JobEnd, PodEnd, Replace
+from trainwright.operators.job.ended import JobStatus, match
 
 CODES = [0, 1, 10, 42, 137, 202]
 EVICTED = frozenset({("DisruptionTarget", "True")})

@@ -10,7 +10,8 @@ from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.compile import CompiledRun
-from trainwright.operators.job.ended import ContainerEnd, JobEnd, JobStatus, PodEnd, Replace
+from trainwright.operators.ending import ContainerEnd, JobEnd, PodEnd, Replace
+from trainwright.operators.job.ended import JobStatus
 from trainwright.plan.incident import delay
 from trainwright.report.plan import plan_lines
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainwright.operators.job.ended import Decision, PodEnd
+from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.pod import Pod
@@ -25,14 +23,6 @@ COMMAND = DIST / "h100-ib" / "training" / "runs" / "torchrun-command.k8s.yaml"
 Manifest = dict[str, Any]
 JOB = "probe-a1b2c3d4"
 PORT = 9400
-
-_blocks = itertools.count()
-
-
-def first_address() -> str:
-    """A loopback address that no other test and no other test process uses."""
-    return f"127.{50 + os.getpid() % 150}.{next(_blocks) % 250}.2"
-
 
 def manifests(program: str, pods: int = 1, **container: Any) -> list[Manifest]:
     """ConfigMap, Service and Job of a run whose pods run ``program``, a Python script that the ConfigMap carries."""
@@ -142,7 +132,7 @@ class Recorder(Observer):
 
 
 def options(**changes: Any) -> Options:
-    return Options(**{"first_address": first_address(), "replace_seconds": 0.05, "timeout_seconds": 90.0, **changes})
+    return Options(**{"pace": 0.005, "timeout_seconds": 90.0, **changes})
 
 
 def play(

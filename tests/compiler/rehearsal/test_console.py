@@ -49,7 +49,7 @@ def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
         f"/data -> {tmp_path}/w/claims/data",
         "training from step 0: 1 rank, 64 samples a step",
         "step 1 of 10  loss 2.300  100 samples/s",
-        "[0] slow disk, path",
+        "[node 0] slow disk, path",
         "step 5 is committed",
         "step 10: held-out accuracy 93.0%",
         "Complete: CompletionsReached",
@@ -110,7 +110,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_job(tmp_path: Path) -> None:
     code, printed = run("", tmp_path)
     assert code == 3
-    assert "they hold no Job" in printed
+    assert "they hold no objects whose pods a rehearsal knows" in printed
 
 
 def test_a_file_that_only_the_image_holds_is_told(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_file_that_only_the_image_holds_is_told(tmp_path: Path) -> None:
     container_of(found)["command"] = ["python", "/app/train.py"]
     of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
     code, printed = run(found, tmp_path)
-    assert code == 1
-    assert "name a folder that stands for /app: --mount /app=FOLDER" in printed
+    assert code == 3
+    assert "name a folder that stands for the image's: --mount /app=FOLDER" in printed
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "train.py").write_text("print('trained')")
     code, printed = run(found, tmp_path, mounts={"/app": tmp_path / "app"})

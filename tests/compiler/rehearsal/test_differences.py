@@ -24,8 +24,8 @@ from tests.compiler.rehearsal.stage import (
     stated,
 )
 
-from trainwright.rehearsal.differences import Scaled, scale_down
 from trainwright.rehearsal.objects import find_objects, objects_in
+from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.data import PythonSource, TokenFiles
 from trainwright_trainer.contract.spec import Preflight
@@ -58,7 +58,7 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     found = scaled(objects_in(LLAMA))
     spec = spec_of(found)
     assert (spec.world.nodes, spec.world.processes_per_node, spec.world.device) == (2, 1, "cpu")
-    assert (found.objects.job.completions, found.objects.job.spec.parallelism) == (2, 2)
+    assert len(found.objects.slots) == 2
     assert isinstance(spec.work, Training)
     assert (spec.work.duration.steps, spec.work.model.parameters or 0) < (21, 10_000_000)
     text = " ".join(map(str, found.differences))
@@ -111,14 +111,25 @@ def test_a_script_on_gpus_keeps_its_command() -> None:
     assert (after.world.device, after.world.processes_per_node) == ("cpu", 1)
 
 
-def test_an_opaque_command_runs_as_it_is() -> None:
-    assert scaled(objects_in(COMMAND)).objects == find_objects(objects_in(COMMAND))
+def test_an_opaque_command_on_gpus_has_one_rank_in_a_pod() -> None:
+    found = scaled(objects_in(COMMAND))
+    container, before = found.objects.slots[0].spec.main, find_objects(objects_in(COMMAND)).slots[0].spec.main
+    assert container.command == before.command
+    values = {variable.name: variable.value for variable in container.env}
+    assert (values["PET_NNODES"], values["PET_NPROC_PER_NODE"], values["DS_ACCELERATOR"]) == ("2", "1", "cpu")
+    assert "PET_NPROC_PER_NODE -> 1" in " ".join(map(str, found.differences))
+
+
+def test_fewer_pods_of_an_opaque_command_know_how_many_they_are() -> None:
+    found = scaled(objects_in(COMMAND), nodes=1)
+    assert len(found.objects.slots) == 1
+    assert {"PET_NNODES": "1"}.items() <= {one.name: one.value for one in found.objects.slots[0].spec.main.env}.items()
 
 
 @pytest.mark.parametrize("path", [DIGITS, LLAMA], ids=lambda path: path.name)
 def test_fewer_pods_where_asked(path: Path) -> None:
     found = scaled(objects_in(path), nodes=1)
-    assert found.objects.job.completions == found.objects.job.spec.parallelism == spec_of(found).world.nodes == 1
+    assert len(found.objects.slots) == spec_of(found).world.nodes == 1
 
 
 def test_two_runs_that_differ_in_size_only_look_alike_when_scaled() -> None:

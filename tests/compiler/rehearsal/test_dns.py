@@ -8,6 +8,7 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
+from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import find_objects
 
 PROBE = {"httpGet": {"port": "http"}}
@@ -16,7 +17,7 @@ PROBE = {"httpGet": {"port": "http"}}
 def names(edit: Callable[[list[Manifest]], object] = lambda found: None) -> ClusterDns:
     found = manifests("", pods=3)
     edit(found)
-    return ClusterDns(find_objects(found), "127.0.0.2")
+    return ClusterDns(find_objects(found), Network())
 
 
 def with_selector(selector: dict[str, str]) -> ClusterDns:
@@ -30,16 +31,16 @@ def reason(found: str | Unresolvable) -> str:
 
 @pytest.mark.parametrize("ending", ["", ".training", ".training.svc", ".training.svc.cluster.local"])
 def test_every_length_of_a_pod_s_name_resolves(ending: str) -> None:
-    assert names().resolve(f"{JOB}-2.{JOB}{ending}") == "127.0.0.4"
+    assert names().resolve(f"{JOB}-2.{JOB}{ending}") == "127.64.0.3"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"{JOB}-0.{JOB}", "127.0.0.2"),
-        (f"tcp://{JOB}-1.{JOB}:29500/x", "tcp://127.0.0.3:29500/x"),
-        (f"--hosts={JOB}-0.{JOB},{JOB}-1.{JOB}.training", "--hosts=127.0.0.2,127.0.0.3"),
-        (f'{{"host": "{JOB}-0.{JOB}.training.svc.cluster.local."}}', '{"host": "127.0.0.2"}'),
+        (f"{JOB}-0.{JOB}", "127.64.0.1"),
+        (f"tcp://{JOB}-1.{JOB}:29500/x", "tcp://127.64.0.2:29500/x"),
+        (f"--hosts={JOB}-0.{JOB},{JOB}-1.{JOB}.training", "--hosts=127.64.0.1,127.64.0.2"),
+        (f'{{"host": "{JOB}-0.{JOB}.training.svc.cluster.local."}}', '{"host": "127.64.0.1"}'),
         (f"{JOB}", f"{JOB}"),
         (f"/logs/{JOB}-0.{JOB}", f"/logs/{JOB}-0.{JOB}"),
         (f"{JOB}-0", f"{JOB}-0"),
@@ -85,7 +86,7 @@ def test_a_selector_with_a_label_that_the_pods_lack() -> None:
 
 def test_a_selector_for_one_index() -> None:
     found = with_selector({"batch.kubernetes.io/job-completion-index": "0"})
-    assert found.resolve(f"{JOB}-0.{JOB}") == "127.0.0.2"
+    assert found.resolve(f"{JOB}-0.{JOB}") == "127.64.0.1"
     assert "the label is 1" in reason(found.resolve(f"{JOB}-1.{JOB}"))
 
 
@@ -110,7 +111,7 @@ def test_pods_that_are_hidden_until_they_are_ready() -> None:
         hide(found)
         container_of(found)["readinessProbe"] = PROBE
 
-    assert names(hide).resolve(f"{JOB}-0.{JOB}") == "127.0.0.2"
+    assert names(hide).resolve(f"{JOB}-0.{JOB}") == "127.64.0.1"
     assert "before they are ready" in reason(names(hide_and_probe).resolve(f"{JOB}-0.{JOB}"))
 
 

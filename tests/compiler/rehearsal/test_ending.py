@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
+from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, play
 from tests.processes import is_running
 
-from trainwright.operators.job.ended import IndexDone, Replace
+from trainwright.operators.ending import IndexDone, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.container import INIT
 from trainwright.rehearsal.container_init import KILLED
@@ -42,7 +42,7 @@ import json, sys
 from pathlib import Path
 from trainwright.rehearsal import Options, rehearse
 from tests.compiler.rehearsal.stage import Recorder
-sys.exit(rehearse(json.loads(sys.argv[1]), Path(sys.argv[2]), Options(first_address=sys.argv[3]), Recorder()).exit_code)
+sys.exit(rehearse(json.loads(sys.argv[1]), Path(sys.argv[2]), Options(), Recorder()).exit_code)
 """
 
 ONCE = """
@@ -77,7 +77,7 @@ def until(condition: object, what: str) -> None:
 @contextmanager
 def rehearsing(found: list[Manifest], workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A rehearsal in a process of its own, whose pods write ``/data/running`` when they do."""
-    command = [sys.executable, "-c", REHEARSE, json.dumps(found), str(workspace), options().first_address]
+    command = [sys.executable, "-c", REHEARSE, json.dumps(found), str(workspace)]
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(root)}) as process:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
+from trainwright.command.references import expand, unresolved
 from trainwright.operators.job.child_jobs import INDEX_KEY
-from trainwright.rehearsal.environment import Environment, container_environment, expand, unresolved
+from trainwright.rehearsal.environment import Environment, container_environment
 from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.pod import create_pod
 
 CALLER = {"TOKEN": "from-the-caller"}
 
 
-def resolve(env: list[dict[str, Any]], index: int = 1, **container: Any) -> Environment:
-    found = manifests("", pods=3)
+def resolve(env: list[dict[str, Any]], index: int = 1, beside: Sequence[dict[str, Any]] = (), **container: Any) -> Environment:
+    found = [*manifests("", pods=3), *beside]
     container_of(found).update(env=env, **container)
     objects = find_objects(found)
-    pod = create_pod(objects.job, index, "127.0.0.3")
-    return container_environment(objects.job.pod.containers[0], pod, objects.config_maps, CALLER, "container main")
+    pod = create_pod(objects.slots[index], "127.0.0.3")
+    return container_environment(pod.spec.containers[0], pod, objects, CALLER, "container main")
 
 
 def field(name: str, path: str) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def key(name: str, config_map: str, key: str, optional: bool | None = None) -> d
 
 
 def secret(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token", **more}}}
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"} | more}}
 
 
 def test_the_last_of_a_name_wins_and_references_see_what_stands_before() -> None:
@@ -107,19 +109,34 @@ def test_a_missing_whole_config_map() -> None:
     assert not resolve([], envFrom=[{"configMapRef": {"name": "gone", "optional": True}}]).problems
 
 
-def test_a_secret_comes_from_the_caller_or_is_refused() -> None:
+def test_a_secret_comes_from_the_caller_or_has_a_stand_in() -> None:
     found = resolve([secret("TOKEN"), secret("OTHER"), secret("MAYBE", optional=True)])
     assert found.values["TOKEN"] == CALLER["TOKEN"]
     assert found.from_caller == ["TOKEN"]
     assert "MAYBE" not in found.values
-    [problem] = found.problems
-    assert "key token of Secret keys" in problem.message
-    assert "export OTHER" in problem.fix
+    assert (found.values["OTHER"], found.stand_ins) == ("stand-in", ["OTHER"])
+    assert not found.problems
 
 
-def test_a_whole_secret_is_refused() -> None:
-    [problem] = resolve([], envFrom=[{"secretRef": {"name": "keys"}}]).problems
-    assert "Secret keys is not here" in problem.message
+def test_a_secret_beside_the_run_has_its_own_values() -> None:
+    metadata = {"name": "keys", "namespace": "training"}
+    beside = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": "YQ=="}}
+    found = resolve([secret("TOKEN"), secret("OTHER", key="none")], beside=[beside], envFrom=[{"secretRef": {"name": "keys"}}])
+    assert (found.values["TOKEN"], found.values["token"], found.stand_ins) == ("a", "a", [])
+    assert [one.message for one in found.problems] == ["couldn't find key none in Secret training/keys"]
+
+
+def test_a_whole_secret_that_is_not_here_is_left_out() -> None:
+    assert resolve([], envFrom=[{"secretRef": {"name": "keys"}}]).stand_ins == ["every variable of Secret keys"]
+
+
+def test_a_limit_is_counted_in_units_of_the_divisor() -> None:
+    def of(resource: str, **more: str) -> dict[str, Any]:
+        return {"name": resource, "valueFrom": {"resourceFieldRef": {"resource": resource, **more}}}
+
+    limits = {"limits": {"cpu": "1500m", "memory": "2Gi"}}
+    found = resolve([of("limits.cpu"), of("limits.memory", divisor="1Mi"), of("requests.cpu")], resources=limits).values
+    assert (found["limits.cpu"], found["limits.memory"], found["requests.cpu"]) == ("2", "2048", "0")
 
 
 VALUES = {"A": "1", "B": "$(A)", "EMPTY": ""}

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Manifest, Recorder, container_of, first_address, play, stated
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Recorder, play, stated
 from tests.served import served_by
 from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
@@ -27,11 +27,10 @@ from trainwright.rehearsal import rehearse_file
 from trainwright.rehearsal.objects import objects_in
 from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.pod import Pod
-from trainwright_trainer.commands.local import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS, HTTP_PORT = 180.0, 9400
 
 REHEARSE = """
 import sys
@@ -39,19 +38,11 @@ from pathlib import Path
 from rich.console import Console
 from trainwright.rehearsal import Options, console, objects, rehearse
 observer = console.ConsoleObserver(Console(width=200))
-options = Options(first_address=sys.argv[3])
+options = Options()
 result = rehearse(objects.objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
 console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
 sys.exit(result.exit_code)
 """
-
-
-def on_ports_of_its_own(path: Path, folder: Path) -> Path:
-    """The file with other port numbers: rank 0 listens on every address, so two rehearsals at once would meet."""
-    others = dict(zip(("29500", "29400", "9400"), map(str, free_ports(3)), strict=True))
-    copy = folder / path.name
-    copy.write_text(re.sub("|".join(others), lambda found: others[found[0]], path.read_text()))  # at once: one may be another's
-    return copy
 
 
 class Rehearsal:
@@ -60,7 +51,7 @@ class Rehearsal:
     def __init__(self, file: Path, workspace: Path, log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
-            command = [sys.executable, "-u", "-c", REHEARSE, str(file), str(workspace), first_address()]
+            command = [sys.executable, "-u", "-c", REHEARSE, str(file), str(workspace)]
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=workspace.parent)
 
     @property
@@ -89,15 +80,14 @@ class Rehearsal:
 class Scraper(Recorder):
     """Reads pod 0's metrics whenever it says something, as Prometheus does now and then."""
 
-    def __init__(self, ports: list[Manifest]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._port = next(port["containerPort"] for port in ports if port["name"] == "http")
         self.served = set[str]()
 
     def log_event(self, pod: Pod, container: str, event: Event) -> None:
         super().log_event(pod, container, event)
         if pod.index == 0:
-            with suppress(OSError), urlopen(f"http://{pod.address}:{self._port}/metrics", timeout=5) as answer:
+            with suppress(OSError), urlopen(f"http://{pod.address}:{HTTP_PORT}/metrics", timeout=5) as answer:
                 samples = re.findall(r"^([a-z_]+)(?:{.*})? ", answer.read().decode(), flags=re.MULTILINE)
                 self.served |= {name.removesuffix("_total") for name in samples}
 
@@ -123,9 +113,9 @@ def pod_processes(workspace: Path, index: int) -> list[int]:
 
 
 def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> None:
-    file = on_ports_of_its_own(DIGITS, tmp_path)
+    file = DIGITS
     console = Console(file=io.StringIO(), width=200)
-    scraper = Scraper(container_of(objects_in(file))["ports"])
+    scraper = Scraper()
     outcome, recorder = play(objects_in(file), tmp_path / "w", scraper, timeout_seconds=PATIENCE_SECONDS)
     assert (outcome.status, outcome.exit_code) == ("Complete", 0)
     assert scraper.served == promised(DIGITS), "each panel and alert has a series, and no series is left out"
@@ -147,7 +137,7 @@ def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_path: Path) -> None:
     """A lost pod brings all pods back; a signal ends them in order; the next rehearsal takes it from there."""
-    file = on_ports_of_its_own(DIGITS, tmp_path)
+    file = DIGITS
     with Rehearsal(file, tmp_path / "w", tmp_path / "first.log") as first:
         first.until("step 100 is committed")
         for pid in pod_processes(tmp_path / "w", 1):
@@ -157,8 +147,8 @@ def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_p
         first.until("step 200 is committed")
         first.process.send_signal(signal.SIGTERM)
         assert first.finish() == 143
-    assert "index 1 gets a new pod in 2 s (failure 1 of index 1)" in first.text
-    assert "index 0 gets a new pod in 2 s (not counted, Ignore rule at index 2)" in first.text
+    assert "node 1 gets a new pod in 2 s, in a cluster 10 s (failure 1)" in first.text
+    assert "node 0 gets a new pod in 2 s, in a cluster 10 s (not counted, Ignore rule at index 2)" in first.text
     committed = int(first.text.rpartition("Step ")[2].split()[0])
     assert committed >= 200
     assert f"Step {committed} is committed: rehearse again to resume from it." in first.text
@@ -180,7 +170,7 @@ def token_files(folder: Path) -> Path:
 
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
-    recorder, found = Recorder(), objects_in(on_ports_of_its_own(LLAMA, tmp_path))
+    recorder, found = Recorder(), objects_in(LLAMA)
     mounts = {"/data/pretraining": token_files(tmp_path)}
     outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=300.0, mounts=mounts)
     assert outcome.status == "Complete"
@@ -193,7 +183,7 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
 
 
 def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:
-    manifests = objects_in(on_ports_of_its_own(DIGITS, tmp_path))
+    manifests = objects_in(DIGITS)
     manifests[0]["data"]["run.json"] = manifests[0]["data"]["run.json"].replace('"seed"', '"sead"')
     outcome, _ = play(manifests, tmp_path / "w")
     assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")

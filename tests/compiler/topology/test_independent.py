@@ -12,7 +12,7 @@ from tests.compiler.objects import written
 from tests.compiler.rehearsal.stage import play
 from tests.compiler.targets import CASES, in_gangs, on, profile_for
 
-from trainwright.operators.job.ended import Replace
+from trainwright.operators.ending import Replace
 from trainwright.report.plan import plan_lines
 
 Data = dict[str, Any]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from tests.compiler.example import command, compiled, findings, message
 from tests.compiler.objects import written
+from tests.compiler.rehearsal.command import play
 from tests.compiler.targets import CASES, INSTALLED, on, profile_for
 from tests.docs.test_snippets import snippets
-from tests.engines.launched import play
 from tests.pages import DOCS
 
 Data = dict[str, Any]

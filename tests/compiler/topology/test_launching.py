@@ -10,8 +10,8 @@ from tests.compiler.example import Data, command, compiled
 from tests.compiler.objects import lines_without_answer, problems_of
 from tests.compiler.targets import on, profile_for
 
+from trainwright.command.references import expand
 from trainwright.compile import CompiledRun
-from trainwright.rehearsal.environment import expand
 from trainwright.topology import LAUNCHER_VARIABLES
 
 TARGETS = ("indexed-job", "job-set", "pytorch-job", "train-job", "volcano-job")

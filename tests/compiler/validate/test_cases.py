@@ -561,7 +561,8 @@ def test_a_container_without_an_image(tmp_path: Path) -> None:
         ("jobset.sigs.k8s.io/v1alpha2 JobSet", "jobset.x-k8s.io/v1alpha2"), ("jobset/v1 JobSet", "jobset.x-k8s.io/v1alpha2"),
         ("kubeflow.org/v1beta3 TFJob", "kubeflow.org/v1"), ("training.kubeflow.org/v1 PyTorchJob", "kubeflow.org/v1"),
         ("kubeflow.org/v1 PytorchJob", "kubeflow.org/v1 with kind PyTorchJob"), ("rayproject.io/v1 RayCluster", "ray.io/v1"),
-        ("batch.volcano.io/v1alpha1 Job", "batch.volcano.sh/v1alpha1"), ("batch.k8s.io/v1 Job", "batch/v1"),
+        ("batch.volcano.io/v1alpha1 Job", "batch.volcano.sh/v1alpha1"),
+        ("volcano.sh/v1alpha1 Job", "batch.volcano.sh/v1alpha1"), ("batch.k8s.io/v1 Job", "batch/v1"),
         ("app/v1 Deployment", "apps/v1"), ("apps/v1 Job", "batch/v1"), ("extensions/v1beta1 Deployment", "apps/v1"),
     ],
 )  # fmt: skip

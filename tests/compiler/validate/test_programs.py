@@ -88,6 +88,17 @@ def said(text: str, folder: Path) -> list[str]:
     ("[torchrun, --master_addr=old-master-0, t.py]", ["TW476:18"]),
     ('[bash, -c, "M=old-master-0; exec torchrun --master_addr=$M t.py"]', ["TW476:18"]),
     ("[torchrun, --rdzv_backend=c10d, t.py]", ["TW406:18"]),
+    ("[torchrun, --rdzv_backend=c10d, --rdzv_endpoint=localhost:29500, t.py]", ["TW411:18"]),
+    ("[torchrun, --master_addr=127.0.0.1, t.py]", ["TW411:18"]),
+    ('[bash, -c, "exec torchrun --node_rank=${JOB_COMPLETION_INDEX:-$RANK} t.py"]', []),
+    ('[bash, -c, "exec torchrun --node_rank=$JOB_COMPLETION_INDEX t.py"]', ["TW457:18"]),
+    ('[bash, -c, "CUDA_VISIBLE_DEVICES=0 python prepare.py; exec torchrun --nproc_per_node=4 t.py"]', []),
+    ('[bash, -c, "export CUDA_VISIBLE_DEVICES=0; exec torchrun --nproc_per_node=4 t.py"]', ["TW475:18"]),
+    ('[bash, -c, "CUDA_VISIBLE_DEVICES=0 exec torchrun --nproc_per_node=4 t.py"]', ["TW475:18"]),
+    ('[bash, -euo, pipefail, -c, "torchrun t.py; echo done"]', ["TW470:18"]),
+    ('[bash, -euo, pipefail, -c, "exec torchrun t.py"]', []),
+    ('[bash, -c, "bash -x train.sh | tee log"]', ["TW470:18", "TW471:18"]),
+    ('[bash, -c, "set -o pipefail; exec bash -o pipefail -x train.sh"]', []),
     ('[bash, -c, "torchrun t.py | tee log"]', ["TW470:18", "TW471:18"]),
 ])  # fmt: skip
 def test_a_pytorch_job_is_judged_with_what_its_operator_makes(words: str, expected: list[str], tmp_path: Path) -> None:
@@ -110,9 +121,24 @@ def test_pods_of_a_job_may_train_alone(words: str, expected: list[str], tmp_path
     ('[mpirun, -np, "32", python, t.py]', ["TW420:14"]),
     ('[mpirun, -np, "32", --oversubscribe, python, t.py]', []),
     ('[mpirun, -np, "16", -npernode, "16", python, t.py]', ["TW420:14"]),
+    ('[horovodrun, -np, "16", python, t.py]', ["TW420:14"]),
+    ('[horovodrun, -np, "16", --hostfile, /etc/mpi/hostfile, python, t.py]', []),
+    ('[horovodrun, -np, "16", -H, "ft-worker-0:8,ft-worker-1:8", python, t.py]', []),
+    ('[mpirun, -np, "16", -H, "old-worker-0:8,ft-worker-1.ft:8", python, t.py]', ["TW476:14"]),
 ])  # fmt: skip
 def test_mpirun_has_the_slots_of_its_workers(words: str, expected: list[str], tmp_path: Path) -> None:
     assert said(MPI.format(words=words), tmp_path) == expected
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("name: pytorch", "name: trainer"),
+    ("  pytorchReplicaSpecs:", "  elasticPolicy: {minReplicas: 1}\n  pytorchReplicaSpecs:"),
+])  # fmt: skip
+@pytest.mark.parametrize("role", ["Worker:", "Workers:"])
+def test_what_the_webhook_refuses_is_no_reason_to_fail(old: str, new: str, role: str, tmp_path: Path) -> None:
+    text = PYTORCH.format(words="[torchrun, t.py]", first="Master").replace(old, new).replace("Worker:", role)
+    (tmp_path / "file.yaml").write_text(text, encoding="utf-8")
+    assert {one.code for one in validate_files([tmp_path / "file.yaml"], None).findings} & {"TW711", "TW714"}
 
 
 def test_a_train_job_counts_its_nodes_and_a_ray_job_has_a_shell(tmp_path: Path) -> None:

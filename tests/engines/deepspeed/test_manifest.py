@@ -1,4 +1,4 @@
-"""The Indexed Job in dist/ that trains with DeepSpeed does so from its YAML, with its own ds_config.json."""
+"""The Indexed Jobs in dist/ that train with DeepSpeed do so from their YAML, with their own settings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.engines.manifest_data import write_tokens, write_weights
-from tests.engines.manifest_run import Playing
-
-from trainwright_trainer.contract import Training
+from tests.engines.rehearsed import Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_job_with_deepspeed_trains(tmp_path: Path) -> None:
-    with Playing("h100-ib/training/runs/llama-finetune", tmp_path) as run:
-        assert isinstance(run.spec.work, Training)
-        write_tokens(run.at("/data/sft"), vocabulary=400)
-        write_weights(run.at("/data/models/llama-3.1-70b"), run.spec.work)
-        run.train()
+    rehearsal = Rehearsal("h100-ib/training/runs/llama-finetune", tmp_path)
+    write_tokens(rehearsal.at("/data/sft"), vocabulary=32000, token_bytes=4)
+    write_weights(rehearsal.at("/data/models/llama-3.1-70b"), rehearsal.work)
+    rehearsal.play()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.engines.manifest_data import write_tokens
 from tests.engines.manifest_ray import RayJob
-from tests.engines.manifest_run import assert_complete
 from tests.engines.processes import Processes
+
+from trainwright_trainer.checkpoint import read_complete
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 APP = Path(__file__).with_name("app.py")
@@ -34,4 +35,8 @@ def test_a_ray_job_trains(tmp_path: Path, processes: Processes) -> None:
         write_tokens(job.at("/data/corpus"), vocabulary=400, token_bytes=2)
         output = job.drive(processes)
         assert job.spec is not None
-        assert_complete(job.spec, job.name, output)
+        assert job.spec.state_directory is not None
+        complete = read_complete(Path(job.spec.state_directory))
+        assert complete is not None, output
+        assert complete.identity == job.name
+        assert output.count('"event": "step"') >= 3, output

@@ -1,58 +1,28 @@
-"""What the Job controller does when a pod of an Indexed Job has ended: it makes another one after a while, or ends the Job.
+"""What the Job controller does when a pod of a Job has ended: it makes another one after a while, or ends the Job.
 
-There is no time and there are no processes here. After kubernetes pkg/controller/job: job_controller.go, indexed_job_utils.go,
+After kubernetes pkg/controller/job: job_controller.go, indexed_job_utils.go,
 pod_failure_policy.go and backoff_utils.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from trainwright.operators.ending import (
+    ContainerEnd,
+    Controller,
+    Decision,
+    IndexDone,
+    IndexFailed,
+    JobEnd,
+    Match,
+    PodEnd,
+    Replace,
+)
 from trainwright.operators.job.defaults import selected
+from trainwright.operators.operator import Around
 from trainwright.plan.incident import delay
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    name: str
-    exit_code: int
-    message: str = ""
-    """Termination message."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodEnd:
-    """A pod in phase Succeeded or Failed."""
-
-    pod: str
-    namespace: str
-    index: int
-    containers: tuple[ContainerEnd, ...]
-    conditions: frozenset[tuple[str, str]] = frozenset()
-    """Type and status."""
-
-    @property
-    def succeeded(self) -> bool:
-        return all(container.exit_code == 0 for container in self.containers)
-
-    @property
-    def failed_container(self) -> ContainerEnd | None:
-        return next((container for container in self.containers if container.exit_code != 0), None)
-
-Action = Literal["FailJob", "FailIndex", "Ignore", "Count"]
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """What to do with a failed pod, and which rule says so."""
-
-    action: Action
-    rule: int | None = None
-    """None where no rule matches and the failure counts by default."""
-    message: str = ""
-    """As the Job controller words it."""
 
 
 def match(policy: Mapping[str, Any], end: PodEnd) -> Match:
@@ -86,48 +56,16 @@ def _condition(rule: Mapping[str, Any], end: PodEnd) -> str | None:
     return next((type for type, status in wanted if (type, status) in end.conditions), None)
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """The Job's final condition."""
-
-    type: str
-    """``Complete`` or ``Failed``."""
-    reason: str
-    message: str
+def ended(manifest: Mapping[str, Any], around: Around) -> Controller:
+    return JobStatus(manifest)
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """The index gets a new pod."""
-
-    match: Match
-    failures: int
-    """Of this index that counted so far."""
-    seconds: int
-    """Until then: those that the policy ignores make it longer too. A pod of another index that succeeds resets it, where the
-    Job counts failures of all its pods together."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexDone:
-    """The index succeeded, which is final."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFailed:
-    """The index has used up its retries, or a rule failed it."""
-
-    match: Match
-
-
-Decision = Replace | IndexDone | IndexFailed | JobEnd
-
-
-class JobStatus:
-    """Takes each pod's end once and says what follows."""
+class JobStatus(Controller):
+    """Of one Job."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self._spec = selected(job)["spec"]
+        self.deadline_seconds = self._spec.get("activeDeadlineSeconds")
         self._per_index: int | None = self._spec.get("backoffLimitPerIndex")
         self._succeeded: set[int] = set()
         self._failed: set[int] = set()
@@ -140,7 +78,6 @@ class JobStatus:
         return frozenset(self._succeeded | self._failed)
 
     def record(self, end: PodEnd) -> Decision:
-        """What the controller does now that this pod has ended."""
         if end.succeeded:
             self._succeeded.add(end.index)
             if self._per_index is None:

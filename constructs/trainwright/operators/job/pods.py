@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.operators.job.child_jobs import INDEX_KEY, INDEX_LABEL, INDEX_VARIABLE
 from trainwright.operators.job.defaults import selected
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Made, Pod, Size, Tree, child
 
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
@@ -16,8 +16,15 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     job = selected(manifest)
     spec = job["spec"]
     indexed, at_once = spec["completionMode"] == "Indexed", spec["parallelism"]
-    count = min(spec.get("completions", at_once), at_once)
-    return Made([_indexed(job, index, around) if indexed else _numberless(job, index, around) for index in range(count)])
+    all_of_them = spec.get("completions", at_once)
+    made = [_indexed(job, index, around) if indexed else _numberless(job, index, around) for index in range(all_of_them)]
+    return Made(made[:at_once], later=made[at_once:])
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job: Tree = copy.deepcopy(dict(manifest))
+    size.fewer(job["spec"], "completions", "parallelism")
+    return job
 
 
 def pod_host_name(job: str, index: int) -> str:

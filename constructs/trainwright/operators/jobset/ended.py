@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.job.ended import Decision, IndexDone, JobEnd, JobStatus, PodEnd
+from trainwright.operators.ending import Controller, Decision, IndexDone, JobEnd, PodEnd, Restart
+from trainwright.operators.job.ended import JobStatus
 from trainwright.operators.jobset.defaults import defaults
+from trainwright.operators.operator import Around
 
+RESTART_SECONDS = 2
 COMPLETED = JobEnd("Completed", "AllJobsCompleted", "jobset completed successfully")
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """All Jobs are removed with their pods and made again, about 2 s later; other pods cannot report any more."""
-
-    counted: bool
-    restarts: int
-    """Those that counted so far."""
+def ended(manifest: Mapping[str, Any], around: Around) -> Controller:
+    return JobSetStatus(manifest)
 
 
-class JobSetStatus:
-    """Takes each pod's end once and says what follows. Actions on one Job, which are behind a feature gate, it does not know."""
+class JobSetStatus(Controller):
+    """Of one JobSet. Actions on one Job, which are behind a feature gate, it does not know."""
 
     def __init__(self, job_set: Mapping[str, Any]) -> None:
         self._spec = defaults(job_set)["spec"]
@@ -31,38 +28,32 @@ class JobSetStatus:
         self._start()
 
     def _start(self) -> None:
-        self._completed: set[tuple[str, int]] = set()
+        self._completed: set[str] = set()
         self._jobs = {
-            (replicated["name"], index): JobStatus({
-                "metadata": {"name": f"{self._name}-{replicated['name']}-{index}", "namespace": self._namespace},
-                "spec": replicated["template"]["spec"],
-            })
+            (name := f"{self._name}-{replicated['name']}-{index}"): (replicated["name"], JobStatus({
+                "metadata": {"name": name, "namespace": self._namespace}, "spec": replicated["template"]["spec"],
+            }))
             for replicated in self._spec["replicatedJobs"] for index in range(replicated["replicas"])
         }  # fmt: skip
 
-    def record(self, end: PodEnd, job: str, index: int = 0) -> Decision | Restart:
-        """What the controllers do now that this pod has ended.
-
-        Args:
-            end: of the pod.
-            job: the name of its replicated Job.
-            index: of the Job among its replicas.
-        """
-        decision = self._jobs[job, index].record(end)
+    def record(self, end: PodEnd) -> Decision:
+        """What this controller and that of the pod's Job do now that it has ended."""
+        replicated, job = self._jobs[end.owner]
+        decision = job.record(end)
         if not isinstance(decision, JobEnd):
             return decision
-        if decision.type == "Failed":
-            return self._failed(job, decision)
-        self._completed.add((job, index))
+        if decision.failed:
+            return self._failed(replicated, decision)
+        self._completed.add(end.owner)
         return COMPLETED if self._has_succeeded() else IndexDone()
 
     def _has_succeeded(self) -> bool:
         policy = self._spec["successPolicy"]
         targets = policy.get("targetReplicatedJobs") or [job["name"] for job in self._spec["replicatedJobs"]]
-        counted = [key in self._completed for key in self._jobs if key[0] in targets]
+        counted = [name in self._completed for name, (replicated, _) in self._jobs.items() if replicated in targets]
         return all(counted) if policy["operator"] == "All" else any(counted)
 
-    def _failed(self, job: str, end: JobEnd) -> JobEnd | Restart:
+    def _failed(self, job: str, end: JobEnd) -> Decision:
         """The first rule that matches the Job and the reason of its end; without one all start again, and it counts."""
         policy = self._spec.get("failurePolicy")
         if policy is None:
@@ -75,7 +66,7 @@ class JobSetStatus:
             return JobEnd("Failed", "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
         self._restarts += counted
         self._start()
-        return Restart(counted, self._restarts)
+        return Restart(counted, self._restarts, RESTART_SECONDS)
 
 
 def _matches(rule: Mapping[str, Any], job: str, end: JobEnd) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.jobset.defaults import defaults
-from trainwright.operators.operator import Around, Made, Tree, child, uid
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child, uid
 
 PREFIX = "jobset.sigs.k8s.io/"
 
@@ -20,15 +20,34 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     job_set = defaults(manifest)
     name, network = job_set["metadata"]["name"], job_set["spec"]["network"]
     subdomain = network.get("subdomain", name) if network["enableDNSHostnames"] else ""
-    made, objects = [], [_service(job_set, subdomain)] if subdomain else []
+    made, later, objects = list[Pod](), list[Pod](), [_service(job_set, subdomain)] if subdomain else []
     for number, (replicated, index) in enumerate(_replicas(job_set)):
         job = _job(job_set, replicated, index, number, subdomain)
         objects.append(job)
-        for pod in pods_of_job(job, around).pods:
+        of_job = pods_of_job(job, around)
+        for pod in (*of_job.pods, *of_job.later):
             priority = around.priorities.get(pod.spec.get("priorityClassName", ""), 0)
             pod.labels[f"{PREFIX}priority"] = str(priority)  # by the webhook on pods, pkg/webhooks/pod_mutating_webhook.go
-            made.append(replace(pod, role=replicated["name"]))
-    return Made(made, objects)
+            place = made if pod in of_job.pods else later
+            place.append(replace(pod, role=replicated["name"], after=_awaited(job_set, replicated)))
+    return Made(made, objects, later)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job_set: Tree = copy.deepcopy(dict(manifest))
+    for replicated in job_set["spec"]["replicatedJobs"]:
+        size.fewer(replicated, "replicas")
+        size.fewer(replicated["template"]["spec"], "completions", "parallelism")
+    return job_set
+
+
+def _awaited(job_set: Tree, replicated: Tree) -> tuple[Awaited, ...]:
+    """What it depends on; of a JobSet that starts in order, the one before it."""
+    jobs = [one["name"] for one in job_set["spec"]["replicatedJobs"]]
+    before = jobs[: jobs.index(replicated["name"])][-1:]
+    in_order = before if job_set["spec"]["startupPolicy"]["startupPolicyOrder"] == "InOrder" else []
+    stated = [Awaited(one["name"], one["status"]) for one in replicated.get("dependsOn", ())]
+    return (*stated, *(Awaited(name, "Ready") for name in in_order))
 
 
 def _replicas(job_set: Tree) -> list[tuple[Tree, int]]:

@@ -14,7 +14,7 @@ import yaml
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.jobset.pods import pods as pods_of_job_set
-from trainwright.operators.operator import Around, Made, Tree, child
+from trainwright.operators.operator import Around, Made, Size, Tree, child
 from trainwright.rendezvous.mpi import HOSTFILE
 
 ANCESTOR, NODE, LAUNCHER = "trainer.kubeflow.org/trainjob-ancestor-step", "node", "launcher"
@@ -42,7 +42,18 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     metadata = {field: own[field] for field in ("labels", "annotations") if own.get(field)}
     job_set = child(manifest, "JobSet", name, "jobset.x-k8s.io/v1alpha2", metadata=metadata, spec=spec)
     made = pods_of_job_set(job_set, around)
-    return Made(made.pods, [_snapshot(manifest, around), *mpi, *group, job_set, *made.objects])
+    return made._replace(objects=[_snapshot(manifest, around), *mpi, *group, job_set, *made.objects])
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job: Tree = copy.deepcopy(dict(manifest))
+    policy = _runtime_of(manifest, around)["spec"].get("mlPolicy") or {}
+    trainer = job["spec"].setdefault("trainer", {})
+    trainer.setdefault("numNodes", policy.get("numNodes", 1))
+    size.fewer(trainer, "numNodes")
+    if size.processes and ("numProcPerNode" in trainer or "mpi" in policy):
+        trainer["numProcPerNode"] = size.processes
+    return job
 
 
 def _runtime_of(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:

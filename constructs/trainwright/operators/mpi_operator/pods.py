@@ -14,7 +14,7 @@ from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.mpi_operator.releases import FLAG, MPI_OPERATOR
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child
 from trainwright.rendezvous.mpi import HOSTFILE
 
 LABEL, OPERATOR = "training.kubeflow.org/", MPI_OPERATOR.name
@@ -44,6 +44,7 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
         "podReplacementPolicy": "Failed",
     })  # fmt: skip
     [started] = pods_of_job(launcher, around).pods
+    waits = (Awaited("worker", "Ready"),) if spec.get("launcherCreationPolicy") == "WaitForWorkersReady" and workers else ()
     names = [*([f"{name}-launcher"] if is_worker else []), *(worker.manifest["metadata"]["name"] for worker in workers)]
     hosts = [f"{one}.{name}.{namespace}.svc" for one in names]
     slots, between = spec.get("slotsPerWorker", 1), " slots=" if spec.get("mpiImplementation", "OpenMPI") == "OpenMPI" else ":"
@@ -54,13 +55,22 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     keys = {"ssh-privatekey": "", "ssh-publickey": ""}
     service: Tree = {"clusterIP": "None", "selector": {f"{LABEL}operator-name": OPERATOR, f"{LABEL}job-name": name}}
     service |= {"publishNotReadyAddresses": True} if is_worker else {}
-    return Made([*workers, replace(started, role="launcher", host=f"{name}-launcher.{name}")], [
+    return Made([*workers, replace(started, role="launcher", host=f"{name}-launcher.{name}", after=waits)], [
         child(manifest, "Service", name, metadata=app, spec=service),
         child(manifest, "ConfigMap", f"{name}-config", metadata=app, data=data),
         child(manifest, "Secret", f"{name}-ssh", metadata=app, type="kubernetes.io/ssh-auth", data=keys),
         launcher,
         *_pod_group(manifest, around),
     ])  # fmt: skip
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    job: Tree = copy.deepcopy(dict(manifest))
+    spec = job["spec"]
+    size.fewer(spec["mpiReplicaSpecs"].get("Worker", {}), "replicas", taken=bool(spec.get("runLauncherAsWorker")))
+    if size.processes:
+        spec["slotsPerWorker"] = size.processes
+    return job
 
 
 POLICY = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")

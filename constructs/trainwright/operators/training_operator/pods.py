@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Made, Pod, Size, Tree, child
 from trainwright.operators.training_operator.pytorch_job import INIT
 from trainwright.operators.training_operator.releases import FLAG, TRAINING_OPERATOR
 
 LABEL = "training.kubeflow.org/"
+LEADERS = ("master", "chief")
 NEVER = {"ExitCode": "Never"}
 """What pods are told of a restart policy that the operator itself follows."""
 
@@ -85,9 +86,22 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     return Made(made, [*objects, *_pod_group(manifest, replicas, around)])
 
 
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """A master or chief holds ranks too."""
+    job: Tree = copy.deepcopy(dict(manifest))
+    specs = job["spec"][KINDS[job["kind"]].specs]
+    first = sum(name.lower() in LEADERS for name in specs)
+    for name, role in specs.items():
+        size.fewer(role, "replicas", taken=first if name.lower() == "worker" else 0)
+    size.fewer(job["spec"].get("elasticPolicy") or {}, "minReplicas", "maxReplicas")
+    if size.processes and "nprocPerNode" in job["spec"]:
+        job["spec"]["nprocPerNode"] = str(size.processes)
+    return job
+
+
 def _replicas(manifest: Mapping[str, Any], kind: Kind, specs: Mapping[str, Any]) -> Iterator[Replica]:
     rank = 0
-    for name in sorted(specs, key=lambda role: (role.lower() not in ("master", "chief"), role.lower())):
+    for name in sorted(specs, key=lambda role: (role.lower() not in LEADERS, role.lower())):
         for index in range(specs[name].get("replicas", 1)):
             template = copy.deepcopy(specs[name]["template"])
             one = Replica(name.lower(), index, f"{manifest['metadata']['name']}-{name.lower()}-{index}", rank, template)
@@ -99,16 +113,15 @@ def _replicas(manifest: Mapping[str, Any], kind: Kind, specs: Mapping[str, Any])
 
 
 def _trains(kind: Kind, replica: Replica) -> Tree:
-    """The container that trains."""
-    container: Tree = next(one for one in replica.template["spec"]["containers"] if one["name"] == kind.container)
-    return container
+    """The container that trains; without one the webhook refuses the job."""
+    containers: list[Tree] = [one for one in replica.template["spec"]["containers"] if one["name"] == kind.container]
+    return containers[0]
 
 
 def _master(replicas: list[Replica]) -> Replica:
     """A role of that name or the chief; else the first worker."""
-    return next((one for one in replicas if one.role in ("master", "chief")), None) or next(
-        one for one in replicas if one.role == "worker"
-    )
+    first = [one for one in replicas if one.role in LEADERS]
+    return (first or [one for one in replicas if one.role == "worker"])[0]
 
 
 def _port(kind: str, replica: Replica) -> str:
@@ -130,8 +143,8 @@ def _of_pytorch(manifest: Mapping[str, Any], replicas: list[Replica], one: Repli
     variables.append(("PET_NPROC_PER_NODE", each))
     if not elastic:
         return [*variables, ("PET_NNODES", str(len(replicas)))]
-    worker = next(replica for replica in replicas if replica.role == "worker")
-    host, port = elastic.get("rdzvHost", worker.name), elastic.get("rdzvPort") or _port("PyTorchJob", worker)
+    workers = [replica for replica in replicas if replica.role == "worker"]
+    host, port = elastic.get("rdzvHost", workers[0].name), elastic.get("rdzvPort") or _port("PyTorchJob", workers[0])
     least, most = (elastic.get(field, len(replicas)) for field in ("minReplicas", "maxReplicas"))
     settings = ",".join(f"{entry['key']}={entry['value']}" for entry in elastic.get("rdzvConf", ()))
     optional = {

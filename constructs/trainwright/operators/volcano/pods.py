@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.requests import requested
-from trainwright.operators.operator import Around, Made, Pod, Tree, child, uid
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child, uid
 from trainwright.operators.volcano.defaults import defaults
 from trainwright.operators.volcano.options import read_options
 
@@ -37,6 +37,19 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
                 plugin(job, pod, options)
             objects += OBJECTS[name](job, options) if name in OBJECTS else []
     return Made(made, objects)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """A chief or master holds ranks too."""
+    job: Tree = copy.deepcopy(dict(manifest))
+    spec = job["spec"]
+    first = sum(task.get("name") in ("chief", "master") for task in spec["tasks"])
+    for task in spec["tasks"]:
+        size.fewer(task, "replicas", "minAvailable", taken=first if task.get("name") == "worker" else 0)
+    total = sum(task.get("replicas", 1) for task in spec["tasks"])
+    for field in {"minAvailable", "minSuccess"} & spec.keys():
+        spec[field] = min(spec[field], total)
+    return job
 
 
 def _host(job: Tree, task: Tree, index: int) -> str:
@@ -85,7 +98,8 @@ def _pod(job: Tree, task: Tree, index: int) -> Pod:
     GANG.join(metadata, f"{name}-{uid(job)}")
     pod = child(job, "Pod", _name(job, task, index), metadata=metadata, spec=spec)
     host = _host(job, task, index) if "svc" in job["spec"].get("plugins", {}) else pod["metadata"]["name"]
-    return Pod(task["name"], index, host, pod)
+    awaited = (task.get("dependsOn") or {}).get("name", ())
+    return Pod(task["name"], index, host, pod, tuple(Awaited(name, "Ready") for name in awaited))
 
 
 def _containers(pod: Pod, *lists: str) -> list[Tree]:

@@ -16,14 +16,10 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.program.peers import ASKS
-from trainwright.program.slots import PROCESSES, Slots
+from trainwright.program.slots import HOST_FILES, HOSTS, PROCESSES, Slots, knows_hosts, without_hosts
 from trainwright.rendezvous.mpi import HOSTFILE, MPI
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
 from trainwright.run import CommandWorkload, WholeSecret
-
-_HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
-_HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
-_DISCOVERY = ("--host-discovery-script",)
 
 _OPEN_MPI_ONLY = frozenset({
     "-x", "--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "--map-by", "--bind-to", "--allow-run-as-root",
@@ -91,19 +87,15 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    files, hosts = launch.values(_HOSTFILE), launch.values(_HOSTS)
+    files, hosts = launch.values(HOST_FILES), launch.values(HOSTS)
     for file in files:
         if file != HOSTFILE and "$" not in file:
             yield "TW420", f"{file} is not the host file of the run, {HOSTFILE}", f"write {HOSTFILE}"
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
         yield "TW420", message, f"remove them, and write --hostfile {HOSTFILE}"
-    if files or hosts or launch.values(_DISCOVERY) or launch.is_open:
-        return
-    if launch.name == "horovodrun":  # horovod/runner/launch.py
-        message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
-        yield "TW420", message, f"add --hostfile {HOSTFILE}"
-    elif mpi.implementation == "openmpi":
+    yield from without_hosts(launch, HOSTFILE)
+    if launch.name == "mpirun" and not knows_hosts(launch) and mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
         yield "TW423", message, f"add --hostfile {HOSTFILE}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -19,7 +18,7 @@ from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.program.launching import VARIABLES
-from trainwright.program.told import MEETING, set_by_a_controller, taken_from_outside
+from trainwright.program.told import MEETING, is_index, set_by_a_controller, taken_from_outside
 from trainwright.rendezvous.mpi import MPI
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, torch_launch
 from trainwright.rules.program.environment import stated_for_ranks
@@ -246,7 +245,7 @@ def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -
     needs = resolution.needs
     if name == "WORLD_SIZE":
         return f"write {needs.world_size} for the ranks of all pods, or {needs.nodes} for the number of pods"
-    if VARIABLES.get(name) is Fact.INDEX or name == "RANK" or re.fullmatch("V[CK]_TASK_?INDEX|SLURM_NODEID", name):
+    if is_index(name):
         numbered = role.further or not needs.talk or not untold(needs, resolution.binding)
         index = NODE_RANK if numbered else next((other for other in _NUMBERS if other in has), None)
         if index:

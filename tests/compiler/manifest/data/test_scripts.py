@@ -17,7 +17,7 @@ import pytest
 from tests.compiler.manifest.data.prepared import fetch_job, own_job, pod_of, prepared
 from tests.compiler.objects import environment
 
-from trainwright.rehearsal.environment import expand
+from trainwright.command.references import expand
 
 BIN = Path(sys.executable).parent
 RCLONE = BIN / "rclone"

@@ -1,6 +1,6 @@
 """What the image has at /app/train.py: ranks that meet where their launcher says that rank 0 is, and add up their numbers.
 
-Without torch, which takes seconds to load in each; rank 0 leaves its port in the folder that the pods share here.
+Without torch, which takes seconds to load in each; rank 0 leaves its port beside this file, which the pods share here.
 """
 
 import json
@@ -9,7 +9,7 @@ import socket
 import time
 from pathlib import Path
 
-rank, world, port = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), Path("port")
+rank, world, port = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), Path(__file__).with_name("port")
 if rank == 0:
     with socket.create_server((os.environ["MASTER_ADDR"], 0)) as server:
         port.with_suffix(".new").write_text(str(server.getsockname()[1]))

@@ -1,0 +1,1 @@
+"""Start, change and stop what ``dist/`` says in a cluster, when asked."""
