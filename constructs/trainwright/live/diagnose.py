@@ -104,7 +104,10 @@ def _said(case: Case, found: Found, words: Mapping[str, str], locate: Locate | N
 
 def _tidy(text: str) -> str:
     """Without the marks that an empty value leaves."""
-    marks = (" ()", ""), (": .", "."), (": ;", ";"), ("..", "."), (".;", ";"), (" .", "."), (": \u2026", "…"), (".,", ",")
+    marks = (
+        (" ()", ""), (" ;", ";"), (": .", "."), (": ;", ";"), ("..", "."), (".;", ";"), (" .", "."), (": \u2026", "…"),
+        (".,", ","),
+    )  # fmt: skip
     for double, one in marks:
         text = text.replace(double, one)
     text = text.strip()

@@ -29,7 +29,7 @@ Fields are texts, and one that is not there is empty. The kinds:
 - ``other``: another object of the same run. ``name``, ``kind``, ``phase``.
 - ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod), ``waits``
   (why its pod cannot start).
-- ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (of effect NoExecute), ``cordoned``, ``arch``.
+- ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (NoExecute, and not tolerated), ``cordoned``, ``arch``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from typing import Any
 from trainwright.live.case import Case, others
 from trainwright.live.ends import first_failure
 from trainwright.live.network import policy_facts
-from trainwright.live.placement import placement_facts
+from trainwright.live.placement import placement_facts, tolerated
 from trainwright.live.pods import arch, container_facts, end_facts, fetch_facts, foreign, pod_facts, yes
 from trainwright.live.rows import Fact, Facts
 from trainwright.live.snapshot import (
@@ -333,7 +333,8 @@ def _nodes(case: Case) -> Iterator[Fact]:
             if case.snapshot.has(NODE):
                 yield Fact("node", {"name": name, "ready": "gone"}, f"no Node/{name}")
             continue
-        evicting = [t for _, t in items(node, "/spec/taints") if text(t, "/effect") == "NoExecute"]
+        taints = (t for _, t in items(node, "/spec/taints") if text(t, "/effect") == "NoExecute")
+        evicting = [t for t in taints if not any(tolerated(t, pod.manifest["spec"]) for pod in case.every_pod)]
         own = [text(t, "/key") for t in evicting if not text(t, "/key").startswith("node.kubernetes.io/")]
         ready = next((text(c, "/status") for _, c in items(node, "/status/conditions") if text(c, "/type") == "Ready"), "True")
         fields: dict[str, Any] = {

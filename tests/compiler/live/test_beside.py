@@ -206,3 +206,28 @@ def test_a_lineage_that_a_run_took_over_that_is_gone_is_no_matter_of_storage() -
     })  # fmt: skip
     ended = pods({"terminated": {**CODE, "exitCode": 203, "message": message}}, "Failed")
     assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause == "lineage-taken"
+
+
+def test_who_gave_up_waiting_did_so_for_a_pod_that_ended_otherwise() -> None:
+    cause = {"kind": "PeersNeverCame", "message": "node 0 did not come within 1800 s: x-0.x:29400: Name or service not known"}
+    message = json.dumps({
+        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": 205,
+        "reason": "PeersNeverCame", "node_index": 1, "host": "x", "cause": cause,
+    })  # fmt: skip
+    ended = pods({"terminated": {**CODE, "exitCode": 205, "message": message}}, "Failed")
+    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause in ("service-missing", "peers-never-came")
+    killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T09:03:40Z"}
+    ended[0]["status"]["containerStatuses"][0]["state"] = {"terminated": killed}
+    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause == "out-of-memory-host"
+
+
+def test_a_taint_that_the_pods_tolerate_took_no_node_away() -> None:
+    taint = {"key": "example.com/reserved", "effect": "NoExecute"}
+    waiting = copy.deepcopy(PODS)
+    gone = copy.deepcopy(PODS[2]) | {"metadata": {**PODS[2]["metadata"], "name": "llama-1b-ddp-3hmd197c-2-aaaaa"}}
+    evicted = event(gone, "TaintManagerEviction", "Marking for deletion Pod", 1, "Normal")
+    nodes = [node | {"spec": {"taints": [taint]}} for node in NODES]
+    assert said([*waiting, *nodes, evicted], taken="2026-11-20T09:05:00Z").cause == "node-taken"
+    for pod in waiting:
+        pod["spec"]["tolerations"] = [{"key": "example.com/reserved", "operator": "Exists"}]
+    assert said([*waiting, *nodes, evicted], taken="2026-11-20T09:05:00Z").cause == "no-room"
