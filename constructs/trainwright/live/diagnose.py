@@ -104,7 +104,11 @@ def _said(case: Case, found: Found, words: Mapping[str, str], locate: Locate | N
 
 def _tidy(text: str) -> str:
     """Without the marks that an empty value leaves."""
-    for double, one in ((": .", "."), (": ;", ";"), ("..", "."), (".;", ";"), (" .", "."), (": \u2026", "…"), (".,", ",")):
+    marks = (
+        (" ()", ""), (" ;", ";"), (": .", "."), (": ;", ";"), ("..", "."), (".;", ";"), (" .", "."), (": \u2026", "…"),
+        (".,", ","),
+    )  # fmt: skip
+    for double, one in marks:
         text = text.replace(double, one)
     text = text.strip()
     return text[:1].upper() + text[1:]

@@ -103,11 +103,11 @@ def first_failure(pods: Sequence[LivePod]) -> End | None:
     return min(own or [end for end in told if end] or ends, key=_rank, default=None)
 
 
-def _rank(end: End) -> tuple[bool, bool, datetime | timedelta | str, str]:
+def _rank(end: End) -> tuple[bool, int, str, str]:
     permanent = bool(end.ours and end.meaning and end.meaning.disposition is Disposition.PERMANENT)
-    # node 0 says who did not come, the others why they did not
-    follows = end.ours and (end.code == ExitCode.PREEMPTED_SAVED or "did not join" in end.message)
-    return not permanent, follows, end.at.isoformat() if end.at else "", end.pod
+    # who gave up waiting did so for a pod that ended otherwise; node 0 says who did not come, the others why they did not
+    follows = (end.code in (ExitCode.PREEMPTED_SAVED, ExitCode.PEERS_NEVER_CAME)) + ("did not join" in end.message)
+    return not permanent, follows if end.ours else 0, end.at.isoformat() if end.at else "", end.pod
 
 
 def _told(end: End) -> End | None:

@@ -4,7 +4,9 @@ Fields are texts, and one that is not there is empty. The kinds:
 
 - ``object``: the one that carries the run. ``kind``, ``group``, ``name``, each plain value of its spec and status, ``deleting``,
   ``held`` (finalizers that keep it), ``suspended``, ``queue`` (of Kueue), ``acted`` (whether its controller has), ``old`` (older
-  than events last).
+  than events last), ``told`` (whether events are in the snapshot), ``workload`` (of Kueue; ``none`` where there is
+  none).
+- ``gone``: in its place where it is not there. ``asked`` (whether the snapshot would have it).
 - ``condition``: of it, of what its controllers made, of its Workload, PodGroup and queues. ``of``, ``name``, ``type``,
   ``status``, ``reason``, ``message``; ``type`` is ``Phase`` of a phase, ``AdmissionCheck`` of Kueue's checks, ``Stopped`` of what
   somebody has stopped.
@@ -25,8 +27,9 @@ Fields are texts, and one that is not there is empty. The kinds:
 - ``absent``, ``present``: objects of the run's files. ``kind``, ``name``, ``of`` (``run`` or ``foundation``).
 - ``policy``: NetworkPolicies that keep its pods from each other. ``name``, ``direction``.
 - ``other``: another object of the same run. ``name``, ``kind``, ``phase``.
-- ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod).
-- ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (of effect NoExecute), ``cordoned``, ``arch``.
+- ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod), ``waits``
+  (why its pod cannot start).
+- ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (NoExecute, and not tolerated), ``cordoned``, ``arch``.
 """
 
 from __future__ import annotations
@@ -34,18 +37,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from trainwright.live.case import Case, others
 from trainwright.live.ends import first_failure
 from trainwright.live.network import policy_facts
-from trainwright.live.placement import placement_facts
+from trainwright.live.placement import placement_facts, tolerated
 from trainwright.live.pods import arch, container_facts, end_facts, fetch_facts, foreign, pod_facts, yes
 from trainwright.live.rows import Fact, Facts
 from trainwright.live.snapshot import (
     CLAIM,
     CLUSTER_QUEUE,
+    EVENT,
     EVENTS_LAST,
     LOCAL_QUEUE,
     NODE,
@@ -65,6 +69,17 @@ _OF_KUEUE = ("CreatedWorkload", "UpdatedWorkload", "DeletedWorkload", "Started",
 """Reasons of events that Kueue writes for the object itself (kubernetes-sigs/kueue, pkg/controller/jobframework/events.go)."""
 _STALE = timedelta(minutes=1)
 """A pod that was made, or failed, so long after an event is no consequence of it."""
+_STARTED = ("Pulling", "Pulled", "Created", "Started")
+"""What the kubelet says of a pod's containers, which come after its volumes and its network (kubernetes, pkg/kubelet/events)."""
+_BEFORE_START = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady")
+_OVERCOME = {
+    "FailedScheduling": ("Scheduled", *_STARTED),
+    **dict.fromkeys(_BEFORE_START, _STARTED),
+    **dict.fromkeys(("FailedToRetrieveImagePullSecret", "Failed", "BackOff"), _STARTED[1:]),
+}
+"""Reason of a warning about a pod -> reasons of events that show, when they come later, that it is over."""
+_HARMLESS = ("DNSConfigForming",)
+"""Warnings with which pods run: more name servers than a pod can have (kubernetes, pkg/kubelet/network/dns)."""
 
 
 def facts_of(case: Case, written: Sequence[Object] = ()) -> Facts:
@@ -90,12 +105,14 @@ def common(case: Case) -> dict[str, str]:
     """What every sentence may name."""
     return {
         "run": case.run, "object": f"{case.kind.kind} {case.name}", "kind": case.kind.kind, "name": case.name,
-        "namespace": case.namespace, "all": str(max(case.wanted, len(case.pods))),
+        "namespace": case.namespace, "all": str(max(case.wanted, len(case.pods), 1)),
     }  # fmt: skip
 
 
 def _object(case: Case) -> Iterator[Fact]:
     if case.manifest is None:
+        asked = case.snapshot.asked(case.kind)
+        yield Fact("gone", {"asked": yes(asked)}, f"no {case.kind.kind}/{case.name} in {case.namespace}")
         return
     metadata, spec = case.manifest["metadata"], mapping(case.manifest, "/spec")
     suspended = spec.get("suspend") is True or mapping(spec, "/runPolicy").get("suspend") is True
@@ -106,13 +123,16 @@ def _object(case: Case) -> Iterator[Fact]:
     ]
     acted = bool(case.manifest.get("status")) or bool(children) or bool(events)
     made = time_of(text(metadata, "/creationTimestamp"))
+    workloads = [str(one["metadata"]["name"]) for one in case.children if GroupKind.of(one) == WORKLOAD]
+    known = any(map(case.snapshot.has, (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)))
     stated = (spec, mapping(case.manifest, "/status"))
     fields = {
         **{key: str(value) for part in stated for key, value in part.items() if isinstance(value, str | int)},
         "kind": case.kind.kind, "group": case.kind.group, "name": case.name, "deleting": yes("deletionTimestamp" in metadata),
         "held": ", ".join(foreign(texts(metadata, "/finalizers"))), "suspended": yes(suspended),
         "queue": text(metadata, f"/labels/{_QUEUE.replace('/', '~1')}"), "acted": yes(acted),
-        "old": yes(made is not None and case.snapshot.now - made > EVENTS_LAST),
+        "old": yes(made is not None and case.snapshot.now - made > EVENTS_LAST), "told": yes(case.snapshot.asked(EVENT)),
+        "workload": ", ".join(workloads) or ("none" if known else ""),
     }  # fmt: skip
     yield Fact("object", fields, f"{case.kind.kind}/{case.name}: {_shown_object(fields)}")
 
@@ -195,20 +215,42 @@ def _events(case: Case) -> Iterator[Fact]:
     failure = first_failure([pod for pod in case.pods if pod.phase == "Failed"])
     there = {pod.name: pod for pod in case.every_pod}
     well = {case.label(pod.name) for pod in case.pods if pod.state in ("ready", "succeeded")}
+    complete = bool(case.wanted) and len(case.pods) >= case.wanted
+    since = max((time for time in (made, failure.at if failure else None) if time), default=case.snapshot.now)
+    steps = _steps(case)
     for event in case.events:
         kind, name = text(event, "/involvedObject/kind"), text(event, "/involvedObject/name")
         fields = {"of": kind, "name": name, **{key: text(event, f"/{key}") for key in ("reason", "type", "message")}}
         at = event_time(event)
-        if kind != "Pod" and fields["type"] == "Warning" and at and made and made - at > _STALE:
+        if kind != "Pod" and fields["type"] == "Warning" and at and made and (made - at > _STALE or (complete and since > at)):
             continue
         if kind == "Pod":
             if case.label(name) in well or (at and failure and failure.at and failure.at - at > _STALE):
+                continue
+            if fields["reason"] in _HARMLESS or _overcome(fields["reason"], at, steps.get(name, ())):
                 continue
             uid = text(event, "/involvedObject/uid")
             pod = there.get(name)
             gone = pod is None or (uid and uid != text(pod.manifest, "/metadata/uid"))
             fields |= {"pod": name, "gone": yes(gone), "label": case.label(name)}
         yield Fact("event", fields, f"event {fields['reason']} of {kind}/{name}: {fields['message'].strip()}")
+
+
+def _steps(case: Case) -> Mapping[str, Sequence[tuple[str, datetime]]]:
+    """Pod -> what it has come to, and when last."""
+    found: dict[str, list[tuple[str, datetime]]] = defaultdict(list)
+    for event in case.events:
+        at, reason = event_time(event), text(event, "/reason")
+        if at and text(event, "/involvedObject/kind") == "Pod" and reason in ("Scheduled", *_STARTED):
+            found[text(event, "/involvedObject/name")].append((reason, at))
+    for pod in case.pods:
+        if pod.node:
+            found[pod.name].append(("Scheduled", case.snapshot.now))
+    return found
+
+
+def _overcome(reason: str, at: datetime | None, steps: Sequence[tuple[str, datetime]]) -> bool:
+    return any(step in _OVERCOME.get(reason, ()) and at is not None and since >= at for step, since in steps)
 
 
 def _made(case: Case) -> Iterator[Fact]:
@@ -291,7 +333,8 @@ def _nodes(case: Case) -> Iterator[Fact]:
             if case.snapshot.has(NODE):
                 yield Fact("node", {"name": name, "ready": "gone"}, f"no Node/{name}")
             continue
-        evicting = [t for _, t in items(node, "/spec/taints") if text(t, "/effect") == "NoExecute"]
+        taints = (t for _, t in items(node, "/spec/taints") if text(t, "/effect") == "NoExecute")
+        evicting = [t for t in taints if not any(tolerated(t, pod.manifest["spec"]) for pod in case.every_pod)]
         own = [text(t, "/key") for t in evicting if not text(t, "/key").startswith("node.kubernetes.io/")]
         ready = next((text(c, "/status") for _, c in items(node, "/status/conditions") if text(c, "/type") == "Ready"), "True")
         fields: dict[str, Any] = {

@@ -34,6 +34,10 @@ _REASONS = {
 """What is no matter of a node alone -> words of the scheduler that say so (kubernetes, pkg/scheduler/framework/plugins)."""
 
 
+_STATES = ("unschedulable", "not-ready", "unreachable")
+"""Taints that only say what the node's conditions say; others of Kubernetes, such as ``disk-pressure``, are their own reason."""
+
+
 class Pool(NamedTuple):
     """The nodes that a pod selects, by what keeps it from each."""
 
@@ -189,7 +193,7 @@ def pool_of(spec: Mapping[str, Any], nodes: Sequence[Object]) -> Pool:
     left: list[Object] = []
     for node in selected:
         against = [taint for taint in _taints(node) if not tolerated(taint, spec)]
-        own = [taint for taint in against if not text(taint, "/key").startswith("node.kubernetes.io/")]
+        own = [taint for taint in against if text(taint, "/key").removeprefix("node.kubernetes.io/") not in _STATES]
         if own:
             tainted[_taint_text(own[0])] += 1
         elif mapping(node, "/spec").get("unschedulable") is True:

@@ -163,6 +163,13 @@ _SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "S
 """Exit code -> the signal of a crash, as shells and runtimes report it."""
 
 
+def _waits(pod: LivePod) -> str:
+    """Why a container of a pod cannot be started; empty where it runs, or is just being made."""
+    states = [mapping(one, "/state/waiting") for _, one in pod.containers()]
+    why = [(text(one, "/reason"), text(one, "/message")) for one in states]
+    return next((f"{reason}: {message}" for reason, message in why if re.search("Err|BackOff|Invalid", reason)), "")
+
+
 def fetch_facts(case: Case) -> Iterator[Fact]:
     """The Jobs that fetch data sets are the foundation's; a pod waits in an init container for those of its claims."""
     if not any(
@@ -184,5 +191,6 @@ def fetch_facts(case: Case) -> Iterator[Fact]:
             "message": end.message.splitlines()[-1] if end and end.message else "",
             "pod": end.pod if end else "",
             "node": live[0].state if live else "",
+            "waits": _waits(live[0]) if live else "",
         }
         yield Fact("fetch", fields, f"Job/{name}: {state} {fields['message']}".rstrip())

@@ -82,8 +82,15 @@ class Snapshot:
         """
         if self.collected:
             return kind.kind not in self.lacks
-        wide = sum(one in self._by_kind for one in _RARELY_ASKED) >= WIDE
-        return kind in self._by_kind or (wide and kind in (*_RARELY_ASKED, SERVICE))
+        return kind in self._by_kind or (self._wide and kind in (*_RARELY_ASKED, SERVICE))
+
+    @cached_property
+    def _wide(self) -> bool:
+        return sum(one in self._by_kind for one in _RARELY_ASKED) >= WIDE
+
+    def asked(self, kind: GroupKind) -> bool:
+        """Whether it was asked for events or a kind that carries runs: so was a list with more than `kubectl get all` has."""
+        return self.has(kind) or (self._wide and not self.collected)
 
     @cached_property
     def _children(self) -> Mapping[str, Sequence[Object]]:
