@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from tests.compiler.live.conftest import Lab
+
 from trainwright.live.collect import _bare
 
 
@@ -20,3 +25,17 @@ def test_no_data_of_config_maps_and_secrets_is_kept() -> None:
             }
         )
         assert one == {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "annotations": {"kept": "yes"}}}
+
+
+def test_a_cluster_is_read_with_kubectl(lab: Lab, tmp_path: Path) -> None:
+    """And its file says afterwards what the cluster said."""
+    lab.apply()
+    file = tmp_path / "snapshot.json"
+    code, said = lab.run("collect", str(file), "--context", "lab")
+    assert code == 0, said
+    jobs = [one["metadata"]["name"] for one in json.loads(file.read_text())["items"] if one["kind"] == "Job"]
+    assert sorted(jobs) == sorted(lab.cluster.names("jobs"))
+    for command in ("status", "diagnose"):
+        now, later = (lab.run(command, *source) for source in (("--context", "lab"), ("--from", str(file))))
+        assert now == later
+        assert "digits-ddp" in later[1]
