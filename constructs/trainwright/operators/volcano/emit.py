@@ -253,7 +253,8 @@ def _plugins(resolution: Resolution) -> Tree:
         port = plan_ports(resolution.run).ssh
         keys = Why([f"--ssh-key-file-path={mpi.ssh.keys}", f"--ssh-port={port}"], "trainwright", mpi.ssh.reason)
         plugins["ssh"] = [] if mpi.as_root else keys
-        plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if mpi.as_root else [f"--port={port}"])]
+        if any(role.name == WORKER for role in resolution.binding.roles):
+            plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if mpi.as_root else [f"--port={port}"])]
     return plugins
 
 
