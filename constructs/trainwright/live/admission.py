@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainwright.live.placement import pool_of, room_in, selector_text, used_by_node
 from trainwright.live.snapshot import CLUSTER_QUEUE, KUEUE, LOCAL_QUEUE, NODE, POD, WORKLOAD, Object, Snapshot
-from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.fields import condition, items, mapping, text
 from trainwright.objects.formats import amount, quantity
 from trainwright.objects.requests import requested
 from trainwright.operators.operator import Around, makes_pods, pods
@@ -166,5 +166,5 @@ def _summed(flavors: Iterable[Mapping[str, Any]], field: str) -> dict[str, Decim
 
 
 def _waits(workload: Object) -> bool:
-    reserved = [one for _, one in items(workload, "/status/conditions") if text(one, "/type") in ("QuotaReserved", "Finished")]
-    return mapping(workload, "/spec").get("active") is not False and not any(text(one, "/status") == "True" for one in reserved)
+    past = any(text(condition(workload, kind), "/status") == "True" for kind in ("QuotaReserved", "Finished"))
+    return mapping(workload, "/spec").get("active") is not False and not past

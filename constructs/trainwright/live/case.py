@@ -12,7 +12,7 @@ from typing import Any
 from trainwright.live.snapshot import EVENTS_LAST, POD, Object, Snapshot, event_time, time_of
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import MANAGED, ROLE_LABEL, RUN_LABEL, in_foundation
-from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.fields import condition, items, mapping, text
 from trainwright.operators.operator import Around, makes_pods, pods, status
 from trainwright.operators.phase import Standing
 
@@ -68,8 +68,7 @@ class LivePod:
         return time_of(text(self.manifest, "/metadata/creationTimestamp"))
 
     def condition(self, kind: str) -> Mapping[str, Any]:
-        found = (one for _, one in items(self.manifest, "/status/conditions") if text(one, "/type") == kind)
-        return next(found, {})
+        return condition(self.manifest, kind)
 
     @cached_property
     def state(self) -> str:

@@ -61,7 +61,7 @@ from trainwright.live.snapshot import (
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKey
 from trainwright.manifest.labels import in_foundation
-from trainwright.objects.fields import items, mapping, text, texts
+from trainwright.objects.fields import condition, items, mapping, text, texts
 from trainwright.operators.operator import status
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -167,8 +167,8 @@ def _conditions(case: Case) -> Iterator[Fact]:
 
 def _conditions_of(one: Object) -> Iterator[Fact]:
     kind, name = str(one["kind"]), str(one["metadata"]["name"])
-    for _, condition in items(one, "/status/conditions"):
-        fields = {key: text(condition, f"/{key}") for key in ("type", "status", "reason", "message")}
+    for _, stated in items(one, "/status/conditions"):
+        fields = {key: text(stated, f"/{key}") for key in ("type", "status", "reason", "message")}
         shows = f"{kind}/{name}: {fields['type']}={fields['status']} {fields['reason']}: {fields['message']}".rstrip(": ")
         yield Fact("condition", {"of": kind, "name": name, **fields}, shows)
     state = (
@@ -336,7 +336,7 @@ def _nodes(case: Case) -> Iterator[Fact]:
         taints = (t for _, t in items(node, "/spec/taints") if text(t, "/effect") == "NoExecute")
         evicting = [t for t in taints if not any(tolerated(t, pod.manifest["spec"]) for pod in case.every_pod)]
         own = [text(t, "/key") for t in evicting if not text(t, "/key").startswith("node.kubernetes.io/")]
-        ready = next((text(c, "/status") for _, c in items(node, "/status/conditions") if text(c, "/type") == "Ready"), "True")
+        ready = text(condition(node, "Ready"), "/status", "True")
         fields: dict[str, Any] = {
             "name": name, "ready": ready, "taint": ", ".join(own), "cordoned": yes(mapping(node, "/spec").get("unschedulable")),
             "arch": arch(case, name),

@@ -10,6 +10,7 @@ from trainwright.live.rows import Fact
 from trainwright.live.snapshot import NETWORK_POLICY, Object
 from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.selectors import selects
 
 _PEERS = {"Ingress": "from", "Egress": "to"}
 
@@ -24,7 +25,7 @@ def policy_facts(case: Case) -> Iterator[Fact]:
     labels = mapping(case.pods[0].manifest, "/metadata/labels")
     namespace = mapping(case.snapshot.get(GroupKind("", "Namespace"), "", case.namespace), "/metadata/labels")
     selecting = [
-        one for one in case.snapshot.of(NETWORK_POLICY, case.namespace) if _selects(mapping(one, "/spec/podSelector"), labels)
+        one for one in case.snapshot.of(NETWORK_POLICY, case.namespace) if selects(mapping(one, "/spec/podSelector"), labels)
     ]
     for direction, peers in _PEERS.items():
         of_direction = [one for one in selecting if direction in _directions(one)]
@@ -54,20 +55,6 @@ def _admits(policy: Object, direction: str, peers: str, labels: Mapping[str, str
 def _peer(peer: Mapping[str, Any], labels: Mapping[str, str], namespace: Mapping[str, str]) -> bool:
     if "ipBlock" in peer:
         return text(peer, "/ipBlock/cidr") in ("0.0.0.0/0", "::/0")
-    if "namespaceSelector" in peer and not _selects(mapping(peer, "/namespaceSelector"), namespace):
+    if "namespaceSelector" in peer and not selects(mapping(peer, "/namespaceSelector"), namespace):
         return False
-    return _selects(mapping(peer, "/podSelector"), labels)
-
-
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in mapping(selector, "/matchLabels").items()):
-        return False
-    for _, one in items(selector, "/matchExpressions"):
-        key, values = text(one, "/key"), one.get("values") or []
-        wanted = {
-            "In": labels.get(key) in values, "NotIn": labels.get(key) not in values,
-            "Exists": key in labels, "DoesNotExist": key not in labels,
-        }  # fmt: skip
-        if not wanted.get(text(one, "/operator"), True):
-            return False
-    return True
+    return selects(mapping(peer, "/podSelector"), labels)

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from trainwright.live.case import Case, LivePod
 from trainwright.live.rows import Fact
 from trainwright.live.snapshot import NODE, Object
-from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.fields import condition, items, mapping, text
 from trainwright.objects.formats import amount, quantity
 from trainwright.objects.requests import requested
+from trainwright.objects.selectors import meets
 from trainwright.units import counted
 
 Taint = Mapping[str, Any]
@@ -206,8 +207,7 @@ def pool_of(spec: Mapping[str, Any], nodes: Sequence[Object]) -> Pool:
 
 
 def is_ready(node: Object) -> bool:
-    ready = [one for _, one in items(node, "/status/conditions") if text(one, "/type") == "Ready"]
-    return not ready or text(ready[0], "/status") == "True"
+    return text(condition(node, "Ready"), "/status", "True") == "True"
 
 
 def _taints(node: Object) -> Iterator[Taint]:
@@ -246,25 +246,7 @@ def selects(spec: Mapping[str, Any], node: Object) -> bool:
 
 def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     wanted = [one for field in ("matchExpressions", "matchFields") for _, one in items(term, f"/{field}")]
-    return all(_expression(one, labels) for one in wanted)
-
-
-def _expression(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator, values = text(one, "/key"), text(one, "/operator"), one.get("values") or []
-    value = labels.get(key)
-    match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            numbers = value is not None and value.lstrip("-").isdigit() and values
-            return bool(numbers) and (int(str(value)) > int(values[0]) if operator == "Gt" else int(str(value)) < int(values[0]))
-    return True
+    return all(meets(one, labels) for one in wanted)
 
 
 def selector_text(spec: Mapping[str, Any]) -> str:

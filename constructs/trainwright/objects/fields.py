@@ -35,3 +35,8 @@ def whole(owner: object, pointer: str, default: int | None = None) -> int | None
     """A whole number; ``default`` where there is none."""
     value = at(owner, pointer)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def condition(owner: object, kind: str) -> Mapping[str, Any]:
+    """The condition of that type in an object's status."""
+    return next((one for _, one in items(owner, "/status/conditions") if text(one, "/type") == kind), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from trainwright.objects.fields import items, text
+from trainwright.objects.fields import condition, items, text
 
 Phase = Literal["waiting", "starting", "running", "suspended", "done", "failed", "unknown"]
 
@@ -34,10 +34,10 @@ def by_condition(manifest: Mapping[str, Any], phases: Mapping[str, Phase], besid
         besides: reasons of conditions that decide nothing.
     """
     found = None
-    for _, condition in items(manifest, "/status/conditions"):
-        kind, reason = text(condition, "/type"), text(condition, "/reason")
-        if text(condition, "/status") == "True" and kind in phases and reason not in besides:
-            found = Standing(phases[kind], because(reason, text(condition, "/message")))
+    for _, one in items(manifest, "/status/conditions"):
+        kind, reason = text(one, "/type"), text(one, "/reason")
+        if text(one, "/status") == "True" and kind in phases and reason not in besides:
+            found = Standing(phases[kind], because(reason, text(one, "/message")))
     return found
 
 
@@ -52,14 +52,9 @@ def by_pods(pods: Sequence[Mapping[str, Any]], wanted: int) -> Standing:
     succeeded = sum(text(pod, "/status/phase") == "Succeeded" for pod in pods)
     running = [pod for pod in there if text(pod, "/status/phase") == "Running" and "deletionTimestamp" not in pod["metadata"]]
     total = max(wanted - succeeded, len(there))
-    unready = [pod for pod in there if not _is_ready(pod)]
+    unready = [pod for pod in there if text(condition(pod, "Ready"), "/status") != "True"]
     if not there or len(running) < total:
         return Standing("waiting", f"{len(running)} of {total} pods run")
     if unready:
         return Standing("starting", f"{len(unready)} of {total} pods are not ready")
     return Standing("running", f"all {total} pods are ready")
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    ready = [condition for _, condition in items(pod, "/status/conditions") if text(condition, "/type") == "Ready"]
-    return any(text(condition, "/status") == "True" for condition in ready)

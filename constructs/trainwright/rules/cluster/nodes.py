@@ -12,6 +12,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import at
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
+from trainwright.objects.selectors import meets
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 
@@ -49,24 +50,8 @@ def _excluded(spec: Tree, name: str, pool: NodePool) -> Iterator[tuple[str, str]
 def _excluding(term: Tree, place: int, labels: Mapping[str, str]) -> Iterator[tuple[str, Tree]]:
     """Expressions of one term that do not hold of labels which are known, with their pointers."""
     for number, label in enumerate(term.get("matchExpressions") or []):
-        if label.get("key") in labels and not _holds(label, labels[label["key"]]):
+        if label.get("key") in labels and not meets(label, labels):
             yield f"{_REQUIRED}/{place}/matchExpressions/{number}", label
-
-
-def _holds(label: Tree, value: str) -> bool:
-    """Whether it is true of a label with this value."""
-    values = label.get("values") or []
-    match label.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "DoesNotExist":
-            return False
-        case "Gt" | "Lt" if values and values[0].isdecimal():
-            above = label["operator"] == "Gt"
-            return value.isdecimal() and (int(value) > int(values[0]) if above else int(value) < int(values[0]))
-    return True
 
 
 def gates_are_lifted(context: Context, resolution: Resolution) -> Iterator[Finding]:
