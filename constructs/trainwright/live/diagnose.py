@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from trainwright.findings import Where
 from trainwright.live.case import Case
-from trainwright.live.ends import next_pods
+from trainwright.live.ends import meaning_of, next_pods
 from trainwright.live.facts import common, facts_of
 from trainwright.live.rows import Fact, Facts, Found, rows
 from trainwright.live.snapshot import NODE, Object
-from trainwright_trainer.contract import EXIT_CODES, ExitCode
+from trainwright_trainer.contract import ExitCode
 
 Locate = Callable[[str], Where | None]
 """The place of a source such as ``run:/image``; None where no file states it."""
@@ -92,13 +92,12 @@ def _said(case: Case, found: Found, words: Mapping[str, str], locate: Locate | N
         "first_short": found.values.get("short", "").partition(" ")[0],
     }
     says = found.text(row.says, values)
-    says = f"unknown: {says}" if row.unknown else says
-    says = says if says.endswith((".", "?")) else f"{says}."
+    says = _tidy(says if says.endswith((".", "?")) else f"{says}.")
     sources = [found.text(source, values) for source in row.decides]
     where = next((place for source in sources if locate and (place := locate(source))), None)
     evidence = tuple(dict.fromkeys(fact.shows for fact in found.facts))
-    says = f"unknown: {_tidy(says[9:])}" if row.unknown else _tidy(says)
     advice = _tidy(found.text(row.next, values)).removesuffix(".")
+    says = f"unknown: {says}" if row.unknown else says
     return Diagnosis(case, row.cause, not row.unknown, row.fine, says, evidence, where, advice, found.facts)
 
 
@@ -172,7 +171,7 @@ def _then(case: Case, phase: str, again: str) -> str:
 
 
 def _of_code(code: str) -> dict[str, str]:
-    known = EXIT_CODES[ExitCode(int(code))] if code.isdigit() and int(code) in ExitCode._value2member_map_ else None
+    known = meaning_of(int(code)) if code.isdigit() else None
     return {
         "word_of_code": f"{known.reason}: {known.meaning}" if known else "not a code of the trainer's",
         "remedy_of_code": known.remedy if known else "read the log of the program",

@@ -25,6 +25,11 @@ _COUNTS = ("job-index-failure-count", "job-index-ignored-failure-count")
 """Annotations of a pod: failures of its index before it (kubernetes, pkg/controller/job/backoff_utils.go)."""
 
 
+def meaning_of(code: int) -> ExitCodeEntry | None:
+    """What the contract says of an exit code; None where it is none of the trainer's."""
+    return next((entry for known, entry in EXIT_CODES.items() if known == code), None)
+
+
 class End(NamedTuple):
     """The end of a container of a pod, or of one that only another pod's message tells of."""
 
@@ -49,7 +54,7 @@ class End(NamedTuple):
 
     @property
     def meaning(self) -> ExitCodeEntry | None:
-        return EXIT_CODES[ExitCode(self.code)] if self.code in ExitCode._value2member_map_ else None
+        return meaning_of(self.code)
 
     @property
     def consequence(self) -> bool:

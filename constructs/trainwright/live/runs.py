@@ -82,9 +82,8 @@ def of_cluster(snapshot: Snapshot, runs: Sequence[Expected]) -> list[Expected]:
 
 def written_for(project: Project, run: Expected) -> list[Object]:
     """Objects in its file of ``dist/`` and in that of its foundation; every scalar is text."""
-    place = project.dist / run.cluster / run.namespace
-    files = (place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}")))
-    return [one for path in files for one in _read(path) if isinstance(one, dict) and "metadata" in one and "kind" in one]
+    read = (one for path in _files(project, run) for one in _read(path))
+    return [one for one in read if isinstance(one, dict) and "metadata" in one and "kind" in one]
 
 
 def typed_for(project: Project, run: Expected) -> list[Object]:
@@ -95,14 +94,18 @@ def typed_for(project: Project, run: Expected) -> list[Object]:
     """
     from trainwright.validate.manifests import read_manifests  # only where pods are made of them
 
-    place = project.dist / run.cluster / run.namespace
     found: list[Object] = []
-    for path in (place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}"))):
+    for path in _files(project, run):
         manifests, findings = read_manifests(path)
         if findings := [one for one in findings if one.severity is Severity.ERROR]:
             raise CompileError(findings)
         found += [one.data for one in manifests]
     return found
+
+
+def _files(project: Project, run: Expected) -> list[Path]:
+    place = project.dist / run.cluster / run.namespace
+    return [place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}"))]
 
 
 def _read(path: Path) -> list[Object]:

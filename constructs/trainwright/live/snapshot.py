@@ -21,7 +21,7 @@ from trainwright.objects.fields import items, mapping, text
 
 Object = Mapping[str, Any]
 
-KUEUE, VOLCANO = "kueue.x-k8s.io", "scheduling.volcano.sh"
+KUEUE = "kueue.x-k8s.io"
 POD, NODE, EVENT = GroupKind("", "Pod"), GroupKind("", "Node"), GroupKind("", "Event")
 CLAIM, SERVICE, CONFIG = GroupKind("", "PersistentVolumeClaim"), GroupKind("", "Service"), GroupKind("", "ConfigMap")
 NETWORK_POLICY = GroupKind("networking.k8s.io", "NetworkPolicy")

@@ -198,27 +198,28 @@ def test_a_fetch_that_cannot_start_is_not_under_way(state: Data, phase: str, cau
     assert said([*waiting, fetch, pod, *NODES], taken="2026-11-20T09:05:00Z").cause == cause
 
 
-def test_a_lineage_that_a_run_took_over_that_is_gone_is_no_matter_of_storage() -> None:
-    cause = {"kind": "LeaseLostError", "message": "attempt 1 lost its lease on /c: attempt 2 of llama-1b-ddp-k2n8x0qd took over"}
-    message = json.dumps({
-        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": 203,
-        "reason": "StorageUnavailable", "node_index": 0, "host": "x", "cause": cause,
+def ended(code: int, reason: str, kind: str, message: str, node: int) -> list[Data]:
+    """Pods whose trainer ended so, by its termination message."""
+    left = json.dumps({
+        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": code, "reason": reason,
+        "node_index": node, "host": "x", "cause": {"kind": kind, "message": message},
     })  # fmt: skip
-    ended = pods({"terminated": {**CODE, "exitCode": 203, "message": message}}, "Failed")
-    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause == "lineage-taken"
+    return pods({"terminated": {**CODE, "exitCode": code, "message": left}}, "Failed")
+
+
+def test_a_lineage_that_a_run_took_over_that_is_gone_is_no_matter_of_storage() -> None:
+    message = "attempt 1 lost its lease on /c: attempt 2 of llama-1b-ddp-k2n8x0qd took over"
+    there = ended(203, "StorageUnavailable", "LeaseLostError", message, 0)
+    assert said([*there, *NODES], taken="2026-11-20T09:05:00Z").cause == "lineage-taken"
 
 
 def test_who_gave_up_waiting_did_so_for_a_pod_that_ended_otherwise() -> None:
-    cause = {"kind": "PeersNeverCame", "message": "node 0 did not come within 1800 s: x-0.x:29400: Name or service not known"}
-    message = json.dumps({
-        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": 205,
-        "reason": "PeersNeverCame", "node_index": 1, "host": "x", "cause": cause,
-    })  # fmt: skip
-    ended = pods({"terminated": {**CODE, "exitCode": 205, "message": message}}, "Failed")
-    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause in ("service-missing", "peers-never-came")
+    message = "node 0 did not come within 1800 s: x-0.x:29400: Name or service not known"
+    there = ended(205, "PeersNeverCame", "PeersNeverCame", message, 1)
+    assert said([*there, *NODES], taken="2026-11-20T09:05:00Z").cause in ("service-missing", "peers-never-came")
     killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T09:03:40Z"}
-    ended[0]["status"]["containerStatuses"][0]["state"] = {"terminated": killed}
-    assert said([*ended, *NODES], taken="2026-11-20T09:05:00Z").cause == "out-of-memory-host"
+    there[0]["status"]["containerStatuses"][0]["state"] = {"terminated": killed}
+    assert said([*there, *NODES], taken="2026-11-20T09:05:00Z").cause == "out-of-memory-host"
 
 
 def test_a_taint_that_the_pods_tolerate_took_no_node_away() -> None:
