@@ -71,8 +71,7 @@ def _show(seen: Seen, case: Case, source: Source, tail: int, live: bool, context
 def _follow(source: Source, case: Case, context: str | None, tail: int) -> int:
     words = ("logs", source.pod, f"--container={source.container}", f"--tail={tail}", "--follow")
     try:
-        # a request that goes on has no end that could be waited for
-        command = [word for word in Kubectl(context, case.namespace).command(*words) if not word.startswith("--request-timeout")]
+        command = Kubectl(context, case.namespace).command(*words)
     except KubectlError as error:
         stop(str(error), Exit.ENVIRONMENT)
     return subprocess.run(command, check=False).returncode

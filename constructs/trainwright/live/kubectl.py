@@ -70,10 +70,11 @@ class Kubectl:
         Raises:
             KubectlError: where it fails, is missing, or gives no answer.
         """
+        command = self.command(f"--request-timeout={REQUEST_TIMEOUT}s", *arguments)
         try:
             ended = subprocess.run(
-                self.command(*arguments), input=given or "", capture_output=True, check=False, text=True, encoding="utf-8",
-                errors="replace", timeout=PATIENCE,
+                command, input=given or "", capture_output=True, check=False, text=True, encoding="utf-8", errors="replace",
+                timeout=PATIENCE,
             )
         except subprocess.TimeoutExpired as error:
             raise KubectlError(Reason.UNREACHABLE, f"kubectl {arguments[0]} gave no answer within {PATIENCE:g} s") from error
@@ -91,7 +92,7 @@ class Kubectl:
             )
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
-        return [program, *where, f"--request-timeout={REQUEST_TIMEOUT}s", *arguments]
+        return [program, *where, *arguments]
 
     def get(self, *arguments: str, given: str | None = None) -> list[Object]:
         """The objects that ``kubectl get ARGUMENTS`` names: of a list its items, of one name that object alone."""
