@@ -42,16 +42,7 @@ def command(
     else:
         absent = []
     if json:
-        output(
-            encoder.dumps(
-                {
-                    "taken": seen.snapshot.now.isoformat(),
-                    "lacks": dict(seen.snapshot.lacks),
-                    "runs": [one.data() for one in found],
-                },
-                indent=2,
-            )
-        )
+        output(seen.for_machines([one.data() for one in found]))
     else:
         _print(seen, found, absent)
     if any(not one.fine for one in found):
@@ -90,5 +81,4 @@ def _print(seen: Seen, found: Sequence[Diagnosis], absent: Sequence[Diagnosis]) 
         output("no run of the project is in the snapshot")
     if absent:
         say(f"{counted(len(absent), 'run')} of dist/ not in the cluster: {', '.join(one.case.run for one in absent)}")
-    for what, why in seen.snapshot.lacks.items():
-        say(f"the snapshot lacks {what}: {why}")
+    seen.say_what_lacks()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from trainwright.cli.session import Exit, no_such, open_project, stop
+from trainwright.cli.session import Exit, no_such, open_project, say, stop
 from trainwright.live.collect import collect, take
 from trainwright.live.kubectl import Kubectl, KubectlError
 from trainwright.live.runs import Expected, expected, of_cluster
@@ -35,6 +36,15 @@ class Seen(NamedTuple):
     """Of its cluster; those that were asked for alone."""
     every: list[Expected]
     """Of the whole project."""
+
+    def for_machines(self, rows: Sequence[Mapping[str, Any]]) -> str:
+        """What is said of the runs, with what it is said from, as JSON."""
+        said = {"taken": self.snapshot.now.isoformat(), "lacks": dict(self.snapshot.lacks), "runs": rows}
+        return json.dumps(said, indent=2)
+
+    def say_what_lacks(self) -> None:
+        for what, why in self.snapshot.lacks.items():
+            say(f"the snapshot lacks {what}: {why}")
 
 
 def look(folder: Path | None, names: Sequence[str], file: Path | None, context: str | None) -> Seen:

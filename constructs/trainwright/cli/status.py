@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import JsonOption, ProjectOption, output, say, stop
+from trainwright.cli.session import JsonOption, ProjectOption, output, stop
 from trainwright.cli.snapshots import ContextOption, FromOption, RunsArgument, Seen, look
 from trainwright.live.status import Line, status_lines, summary, table
 
@@ -33,19 +32,13 @@ def command(
     seen = look(project, runs or (), file, context)
     lines = _lines(seen, bool(runs))
     if json:
-        data = {
-            "taken": seen.snapshot.now.isoformat(),
-            "lacks": dict(seen.snapshot.lacks),
-            "runs": [line.data() for line in lines],
-        }
-        output(encoder.dumps(data, indent=2))
+        output(seen.for_machines([line.data() for line in lines]))
         return
     if watch:
         _watch(seen, lines, bool(runs), lambda: look(project, runs or (), None, context), every)
         return
     output("\n".join([*table(lines), summary(lines)]))
-    for what, why in seen.snapshot.lacks.items():
-        say(f"the snapshot lacks {what}: {why}")
+    seen.say_what_lacks()
 
 
 def _lines(seen: Seen, chosen: bool) -> list[Line]:
