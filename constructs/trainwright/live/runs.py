@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from trainwright.findings import CompileError, Severity, Where
+from trainwright.findings import CompileError, Where
 from trainwright.live.case import Case, carriers, case_of
 from trainwright.live.snapshot import Object, Snapshot
 from trainwright.manifest.kinds import GroupKind
@@ -92,15 +92,9 @@ def typed_for(project: Project, run: Expected) -> list[Object]:
     Raises:
         CompileError: where a file cannot be read.
     """
-    from trainwright.validate.manifests import read_manifests  # only where pods are made of them
+    from trainwright.validate.manifests import read_objects  # only where pods are made of them
 
-    found: list[Object] = []
-    for path in _files(project, run):
-        manifests, findings = read_manifests(path)
-        if findings := [one for one in findings if one.severity is Severity.ERROR]:
-            raise CompileError(findings)
-        found += [one.data for one in manifests]
-    return found
+    return [one for path in _files(project, run) for one in read_objects(path)]
 
 
 def _files(project: Project, run: Expected) -> list[Path]:

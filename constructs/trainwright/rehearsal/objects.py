@@ -10,12 +10,12 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
-from trainwright.findings import CompileError, Severity
+from trainwright.findings import CompileError
 from trainwright.manifest.kinds import GroupKind
 from trainwright.operators import operator
 from trainwright.operators.operator import Around, Made, makes_pods
 from trainwright.rehearsal.kinds import ConfigMap, Container, Kind, Object, PodSpec, Secret, Service
-from trainwright.validate.manifests import read_manifests
+from trainwright.validate.manifests import read_objects
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import Meeting
@@ -145,10 +145,10 @@ class Objects:
 
 def objects_in(path: Path) -> list[dict[str, Any]]:
     """Every object of a YAML file. Raises :class:`UsageError` with the line of each thing that cannot be read as one."""
-    manifests, findings = read_manifests(path)
-    if errors := [one for one in findings if one.severity is Severity.ERROR]:
-        raise UsageError(str(CompileError(errors)))
-    return [one.data for one in manifests]
+    try:
+        return read_objects(path)
+    except CompileError as error:
+        raise UsageError(str(error)) from error
 
 
 def find_objects(manifests: Sequence[Tree], foundation: Sequence[Tree] = ()) -> Objects:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.findings import CompileError, Finding, Where
+from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.reading.document import Document, parse_yaml, read_text
 from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
@@ -83,6 +83,18 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
         for item in _objects(document):
             manifests.append(item) if isinstance(item, Manifest) else findings.append(item)
     return manifests, findings
+
+
+def read_objects(path: Path) -> list[dict[str, Any]]:
+    """Every object of a file.
+
+    Raises:
+        CompileError: with the line of each thing that cannot be read as one.
+    """
+    manifests, findings = read_manifests(path)
+    if errors := [one for one in findings if one.severity is Severity.ERROR]:
+        raise CompileError(errors)
+    return [one.data for one in manifests]
 
 
 def documents_in(text: str) -> Iterator[str]:
