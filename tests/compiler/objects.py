@@ -90,7 +90,7 @@ def catalogue() -> Catalogue:
     return load_catalogue(Path(UPSTREAM)) if UPSTREAM else Catalogue()
 
 
-def problems(manifests: Sequence[Data], kubernetes: str) -> list[str]:
+def problems(manifests: Sequence[Data], kubernetes: str | None) -> list[str]:
     """What they have against objects; a kind without a schema is one problem more, where there are schemas of custom kinds."""
     said = []
     for manifest in manifests:
