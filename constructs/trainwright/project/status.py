@@ -15,6 +15,7 @@ from trainwright.project.built import KEEPS_FOLDER, SUFFIX, Build, BuiltFoundati
 from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (
+    ARGO_CD,
     ClusterRecord,
     FoundationRecord,
     Hold,
@@ -242,6 +243,7 @@ def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Fi
 def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Finding]:
     facts = [records.runs[name].facts for name in build.failures if name in records.runs]
     unknown = {f"{one.get('cluster')}/{one.get('namespace')}" for one in facts}  # until what needs them compiles again
+    unknown |= {key for key in build.foundations if build.failures and key.startswith(ARGO_CD)}
     for key, built in build.foundations.items():
         if foundation_path(key) not in records.broken and key not in unknown and _changed(built, records.foundations.get(key)):
             message = f"{foundation_title(key)} {_stale(records.foundations.get(key))}"
