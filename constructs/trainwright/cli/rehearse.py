@@ -63,6 +63,7 @@ def _file(run: str, project: Path | None) -> tuple[Path, Path]:
 
 def _mount(text: str) -> tuple[str, Path]:
     path, separator, folder = text.partition("=")
-    if not separator or not path.startswith("/") or not Path(folder).is_dir():
-        stop(f"--mount {text}: write PATH=FOLDER, an absolute path in the pods and a folder on this machine")
+    if not separator or not (path.startswith("/") or path == ".") or not Path(folder).is_dir():
+        stop(f"--mount {text}: write PATH=FOLDER, an absolute path in the pods (or . for the image's working directory) and a "
+             "folder on this machine")
     return path, Path(folder).resolve()

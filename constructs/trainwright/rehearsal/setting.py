@@ -39,6 +39,8 @@ class Options:
     """End the rehearsal as failed after so long."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
     """Path in the container -> folder on this machine that stands for it, such as what the image holds there."""
+    directory: Path | None = None
+    """Folder on this machine that stands for the image's working directory, which no manifest states."""
     programs: Path = field(default_factory=own_programs)
     """Where pods look for programs first."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -51,9 +53,12 @@ class Options:
 
     def search_path(self, values: Mapping[str, str]) -> str:
         """The container's PATH if its manifest sets one, else the caller's, behind what stands for the image."""
-        return os.pathsep.join([str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
+        mounted = [str(folder) for path, folder in self.mounts.items() if path.endswith(("/bin", "/sbin"))]
+        return os.pathsep.join([*mounted, str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
 
 
+IMAGE_DIRECTORY = "."
+"""How ``--mount`` names the image's working directory."""
 MARKER = ".trainwright-rehearsal"
 """Shows that the folder belongs to a rehearsal, so that nothing else is ever removed."""
 
