@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_i
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
-from trainwright.rehearsal.setting import IMAGE_DIRECTORY, Options, own_programs
+from trainwright.rehearsal.setting import Options
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 from trainwright_trainer.contract.exit_codes import Disposition
 
@@ -33,42 +34,22 @@ MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "eval
 
 
 def rehearse_file(
-    path: Path,
-    *,
-    workspace: Path,
-    fresh: bool = False,
-    nodes: int | None = None,
-    steps: int | None = None,
-    timeout_seconds: float | None = None,
-    mounts: Mapping[str, Path] | None = None,
-    programs: Path | None = None,
-    console: Console | None = None,
+    path: Path, *, workspace: Path, options: Options | None = None, as_json: bool = False, console: Console | None = None
 ) -> int:
     """Rehearse the manifests in a file, and print what happens.
 
     Args:
         path: A file of ``dist/``: one run's objects. Those of its namespace lie in ``../foundation``.
         workspace: Holds the claims, which stay, and the logs of the last rehearsal.
-        fresh: Empty the claims that the pods write to first.
-        nodes: At most so many pods of a role.
-        steps: How long our trainer trains.
-        timeout_seconds: End the rehearsal as failed after so long.
-        mounts: Path in the containers, or ``.`` for the image's working directory -> folder here that stands for it.
-        programs: ``bin`` of the environment whose programs the pods start; this Python's by default.
+        options: What the caller chooses.
+        as_json: Write what became of it to standard output as one JSON object, and all else to standard error.
         console: Where to print; standard output by default.
 
     Returns:
         The exit code: 0 the Job completed, 1 it failed, 2 the request is wrong, 3 the manifests cannot work or this machine
         cannot play them, 143 a signal ended the rehearsal.
     """
-    console = console or Console()
-    folders = {mount: folder.absolute() for mount, folder in (mounts or {}).items()}
-    directory = folders.pop(IMAGE_DIRECTORY, None)
-    programs = (programs or own_programs()).absolute()
-    options = Options(
-        fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout_seconds, mounts=folders, directory=directory,
-        programs=programs,
-    )
+    console, options = console or Console(stderr=as_json), options or Options()
     observer = ConsoleObserver(console)
     try:
         outcome = rehearse(objects_in(path), workspace, options, observer, foundation=foundation_of(path))
@@ -84,6 +65,8 @@ def rehearse_file(
     finally:
         observer.close()
     print_outcome(console, outcome, workspace.absolute())
+    if as_json:
+        print(json.dumps(as_document(outcome)))
     return outcome.exit_code
 
 
@@ -158,6 +141,12 @@ class ConsoleObserver(Observer):
                       f"({f'restart {decision.restarts}' if decision.counted else 'not counted'})")
         elif isinstance(decision, IndexFailed):
             self._say(f"[yellow]{end.role} {end.index} has failed for good[/]")
+
+    def disturbed(self, what: str) -> None:
+        self._say(f"[bold magenta]{escape(what)}[/]")
+
+    def comparing(self) -> None:
+        self._say("the same run is played without faults, to compare the losses")
 
     def stopping(self, reason: str) -> None:
         self._say(f"{escape(reason)}: all pods are told to end")
@@ -241,7 +230,8 @@ def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
     style = {"Complete": "green", "Failed": "red", "Stopped": "yellow"}[outcome.status]
     headline = f"\n[bold {style}]{outcome.status}[/]: {escape(outcome.reason)}, {escape(outcome.message)}"
     console.print(headline, highlight=False, soft_wrap=True)
-    for name, text in _failure(outcome, workspace) if outcome.status == "Failed" else _results(outcome, workspace):
+    rows = _failure(outcome, workspace) if outcome.status == "Failed" else _results(outcome, workspace)
+    for name, text in (*rows, *outcome.verdict.rows()):
         console.print(f"  [dim]{escape(name):<18}[/] {escape(text)}", highlight=False, soft_wrap=True)
     if outcome.status == "Stopped":
         step = outcome.committed_step
@@ -249,6 +239,16 @@ def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
                       f"Step {step} is committed: rehearse again to resume from it.", highlight=False)
     elif outcome.was_complete:
         console.print("The run was complete before: rehearse with --fresh to train again.", highlight=False)
+
+
+def as_document(outcome: Outcome) -> dict[str, Any]:
+    """For another program: how the run ended, and what became of each fault."""
+    return {
+        "status": outcome.status, "reason": outcome.reason, "message": outcome.message, "exit_code": outcome.exit_code,
+        "seconds": round(outcome.seconds, 1), "step": outcome.verdict.progress.step, "committed_step": outcome.committed_step,
+        "pods": [{"pod": end.pod, "exit_codes": {one.name: one.exit_code for one in end.containers}} for end in outcome.pods],
+        **outcome.verdict.as_json(),
+    }  # fmt: skip
 
 
 def _results(outcome: Outcome, workspace: Path) -> Iterator[tuple[str, str]]:

@@ -188,6 +188,10 @@ class ContainerRun:
         self._kill: asyncio.Task[None] | None = None
 
     @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """The process that stands for the container's runtime; the command is its child."""
         return self._started.pid

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.operators.ending import ContainerEnd, PodEnd
-from trainwright.rehearsal import rehearse_file
+from trainwright.rehearsal import Options, rehearse_file
 from trainwright.rehearsal.console import first_failure
 from trainwright.rehearsal.objects import objects_in
 from trainwright_trainer.contract import EXIT_CODES, ExitCode, TerminationMessage
@@ -31,7 +31,9 @@ say("evaluated", step=10, loss=0.4, accuracy=0.93)
 """
 
 
-def run(found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, **choices: Any) -> tuple[int, str]:
+def run(
+    found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, as_json: bool = False, **choices: Any
+) -> tuple[int, str]:
     file = tmp_path / "run.k8s.yaml"
     if isinstance(found, str):
         file.write_text(found)
@@ -39,7 +41,7 @@ def run(found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, **c
         with file.open("w") as stream:
             YAML(typ="safe", pure=True).dump_all(found, stream)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
-    code = rehearse_file(file, workspace=tmp_path / "w", console=console, **choices)
+    code = rehearse_file(file, workspace=tmp_path / "w", console=console, as_json=as_json, options=Options(**choices))
     assert isinstance(console.file, io.StringIO)
     return code, console.file.getvalue()
 
