@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.operators import operator
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import Container
@@ -78,6 +79,9 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     yield from _paths(setting)
     pace = setting.options.pace
     yield Difference("controllers", f"wait {pace:g} of what they wait in the cluster: {10 * pace:g} s in place of 10 s")
+    if operator.defaults(objects.workload)["spec"].get("podReplacementPolicy") == "TerminatingOrFailed":
+        yield Difference("replacement", "an evicted pod gets a successor when it has ended; podReplacementPolicy "
+                         "TerminatingOrFailed makes it at once")
     yield Difference("signals", "a program is not process 1 here: "
                      "SIGTERM ends one that has no handler, and in a container it would not")
     if any(probe.grpc for container in containers for _, probe in container.probes):
