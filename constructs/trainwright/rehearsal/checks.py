@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
+from trainwright.rehearsal.agreements import check_agreements
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment
 from trainwright.rehearsal.kinds import Container
@@ -96,6 +97,7 @@ def check_objects(objects: Objects, specification: Specification | None, options
     if specification is not None:
         yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
+    yield from check_agreements(objects, specification)
 
 
 def _check_command(
@@ -198,6 +200,14 @@ def _check_probes(container: Container, specification: Specification | None, whe
         elif isinstance(target.port, int) and specification and probe.http_get and number != specification.spec.http_port:
             yield Blocker(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
                           f"{specification.spec.http_port}: nothing would answer", "make the two equal")
+        elif probe.tcp_socket and specification and number not in _listened(specification):
+            yield Blocker(f"{where}, {field}", f"it connects to port {number}, where nothing listens by {specification.where}",
+                          f"write http_port, {specification.spec.http_port}")
+
+
+def _listened(specification: Specification) -> set[int]:
+    meeting = specification.meeting
+    return {specification.spec.http_port, *((meeting.port, meeting.control_port) if meeting else ())}
 
 
 def _check_master_port(container: Container, where: str) -> Iterator[Blocker]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.operators import operator
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import Objects, with_containers
+from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
@@ -75,6 +76,9 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     yield Difference("addresses", f"{addresses}, one for each pod, in place of the names of Services")
     if setting.network.replaced:
         yield Difference("ports", f"{setting.network.replaced}: a program may listen on all addresses of this machine")
+    if any(GroupKind.of(one) == NETWORK_POLICY for one in objects.around.objects):
+        yield Difference("network", "NetworkPolicies were evaluated for each pair of pods and for DNS, and none closes a way "
+                         "that ranks need; nothing enforces them here")
     yield from _variables(setting)
     yield from _paths(setting)
     pace = setting.options.pace

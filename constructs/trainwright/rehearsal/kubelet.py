@@ -149,8 +149,9 @@ class PodRun:
         return ends
 
     def _init_container_stays(self, container: Container) -> None:
-        text = f"init container {container.name} has not ended yet, so no container of the pod starts"
-        self._observer.pod_event(self.pod, text)
+        seconds = self._setting.options.ready_seconds
+        text = f"Init container {container.name} has not ended within {seconds:g} s, so no container of the pod starts"
+        self._never_ready(self.pod, text)
 
     async def _containers(self) -> list[ContainerEnd]:
         policy = self.pod.spec.restart_policy
