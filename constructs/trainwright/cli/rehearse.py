@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json as json_encoder
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, open_sources, run_file, say, stop
+from trainwright.cli.session import ProjectOption, fail, for_target, open_sources, run_file, say, stop, today
+from trainwright.findings import CompileError
+from trainwright.project.build import build_run
 from trainwright.project.status import last_records
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ def command(
     project: ProjectOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="First empty the volumes that the pods write to.")] = False,
     workspace: Annotated[Path | None, typer.Option(metavar="DIR", help="For volumes and logs; default: .rehearsal/RUN.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Compile the run for another target, and play that in place of dist/.")
+    ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="At most so many pods of each role.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Train so many steps: only where our trainer trains.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="End the rehearsal as failed after so long.")] = None,
@@ -44,7 +50,7 @@ def command(
     """
     from trainwright.rehearsal import Options, own_programs, rehearse_file
 
-    path, folder = _file(run, project)
+    path, folder = _file(run, project) if target is None else _compiled(run, project, target)
     if python is not None and not (python / "bin" / "python").is_file():
         stop(f"--python {python}: there is no {python / 'bin' / 'python'}; name the folder of a virtual environment")
     if corrupt not in (None, "newest"):
@@ -77,6 +83,22 @@ def _file(run: str, project: Path | None) -> tuple[Path, Path]:
     if entry and entry.file != file.digest:
         say(f"{file.name} changed since dist/ was written: this plays the older YAML; `trainwright synth` brings it up to date\n")
     return path, where.root / ".rehearsal" / run
+
+
+def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path]:
+    """A file of what it compiles to for another target, which is not dist/."""
+    where, sources = open_sources(project)
+    file = sources.runs[run_file(sources, run)]
+    try:
+        built = build_run(file._replace(run=for_target(file.run, target)), sources, today())
+    except CompileError as error:
+        fail(error.findings)
+    folder = where.root / ".rehearsal" / f"{run}.{target}"
+    path = folder.with_suffix(f".{target}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json_encoder.dumps({"apiVersion": "v1", "kind": "List", "items": list(built.compiled.manifests)}))
+    say(f"compiled from {file.name} for {target}: this plays {where.shown(path)}, which is not in dist/\n")
+    return path, folder
 
 
 def _mount(text: str) -> tuple[str, Path]:
