@@ -35,6 +35,7 @@ SERVED = ("/livez", "/readyz", "/metrics")
 FATAL = frozenset({"TW406", "TW411", "TW420", "TW423", "TW476", "TW477"})
 """Findings on programs after which ranks do not meet, or do not start."""
 INDEX = "JOB_COMPLETION_INDEX"
+_CONNECT = frozenset({"nc", "ncat", "netcat", "curl", "wget", "telnet"})
 _LASTING = frozenset({"infinity", "inf"})
 _ENDS = frozenset({"break", "exit", "return", "exec", "kill"})
 CLAIM = GroupKind("", "PersistentVolumeClaim")
@@ -202,9 +203,15 @@ def _check_awaited(slot: Slot, objects: Objects) -> Iterator[Blocker]:
     for name, service in objects.services.items():
         selected = service.spec.selector.items() <= slot.made.labels.items() and bool(service.spec.selector)
         named = re.compile(rf"(?<![\w.-])(?:{re.escape(slot.host_name)[:-1]}\w*\.)?{re.escape(name)}(?![\w-])")
-        for container in own if selected and not service.spec.publish_not_ready_addresses else ():
+        for container in own if selected else ():
             texts = [*container.command, *container.args, *(one.value for one in container.env)]
-            if any(map(named.search, texts)):
+            if not any(map(named.search, texts)):
+                continue
+            simple = read((*container.command, *container.args)).simple
+            if any(one.program in _CONNECT and "loop" in one.within for one in simple):
+                message = "it waits for a port of a pod of its own kind, which opens when its own init containers have ended"
+                yield Blocker(objects.place(slot, container), message, "wait in the container that trains")
+            elif not service.spec.publish_not_ready_addresses:
                 message = f"it waits for a name of Service {name}, which publishes ready pods, and none is before this has ended"
                 yield Blocker(objects.place(slot, container), message, "write publishNotReadyAddresses: true")
 
@@ -257,24 +264,31 @@ def _check_specification(slot: Slot, specification: Specification, objects: Obje
         if ranks.isdecimal() and int(ranks) != spec.world.size:
             yield Blocker(where, f"{launch.program} starts {ranks} ranks, and the world of {specification.where} has "
                           f"{spec.world.size}", "make the two equal")
-    yield from _check_host_file(slot, main, getattr(spec.world.rendezvous, "hostfile", None), objects, where)
+    yield from _check_host_file(slot, main, getattr(spec.world.rendezvous, "hostfile", None), spec.world.size, objects, where)
     yield from _check_probe_paths(main, where)
     yield from _check_state(slot.spec, main, spec.state_directory, where)
 
 
-def _check_host_file(slot: Slot, container: Container, path: str | None, objects: Objects, where: str) -> Iterator[Blocker]:
+def _check_host_file(
+    slot: Slot, container: Container, path: str | None, ranks: int, objects: Objects, where: str
+) -> Iterator[Blocker]:
     """Of mpirun, in the pod that starts it."""
     if path is None or not any(one.name in MPI_LAUNCHERS for one in _launches(container)):
         return
-    brought, pod = set[str](), create_pod(slot, "")
+    brought, pod = Files(), create_pod(slot, "")
     for mount in container.volume_mounts:
         volume = slot.spec.volumes_by_name.get(mount.name)
         files = rendered_files(volume, pod, objects, where)[0] if volume else Files()
-        brought |= {f"{mount.mount_path.rstrip('/')}/{name}" for name in files}
+        brought |= {f"{mount.mount_path.rstrip('/')}/{name}": file for name, file in files.items()}
     for wanted in dict.fromkeys([path, *(value for one in _launches(container) for value in one.values(HOST_FILES))]):
         if wanted not in brought:
             there = ", ".join(sorted(one for one in brought if "host" in one)) or "none"
             yield Blocker(where, f"mpirun's hosts are to be in {wanted}, and no volume brings that file", f"there is {there}")
+            continue
+        slots = sum(map(int, re.findall(r"(?:slots=|:)(\d+)\s*$", brought[wanted].text, re.MULTILINE)))
+        if slots and slots < ranks:
+            yield Blocker(where, f"{wanted} has {slots} slots, and the world has {ranks} ranks: mpirun would not start them",
+                          "make workers x slotsPerWorker equal to the ranks")
 
 
 def _launches(container: Container) -> list[Launch]:

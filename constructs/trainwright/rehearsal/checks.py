@@ -14,6 +14,7 @@ from trainwright.rehearsal.agreements import check_agreements
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment
 from trainwright.rehearsal.kinds import Container
+from trainwright.rehearsal.meeting import check_meeting
 from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
@@ -98,6 +99,7 @@ def check_objects(objects: Objects, specification: Specification | None, options
         yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
     yield from check_agreements(objects, specification)
+    yield from check_meeting(objects, dns)
 
 
 def _check_command(
@@ -155,11 +157,14 @@ def _check_world(objects: Objects, specification: Specification, dns: ClusterDns
         at_once = sum(not slot.later for slot in nodes)
         yield Blocker(objects.where, f"{at_once} of its pods run at once, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
-    if meeting is None or not nodes:
+    host = meeting.host if meeting else getattr(world.rendezvous, "host", None)
+    if host is None or not nodes:
         return
-    found = dns.find(meeting.host)
+    found = dns.find(host)
     if isinstance(found, Unresolvable):
         yield _unresolvable(f"{specification.where}, world.rendezvous.host", found)
+    elif meeting is None:
+        return
     elif found is not nodes[0]:
         yield Blocker(f"{specification.where}, world.rendezvous.host", f"{meeting.host} is not pod 0, where rank 0 listens",
                       f"write the name of pod {nodes[0].host_name}")

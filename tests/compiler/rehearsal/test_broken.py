@@ -103,3 +103,9 @@ def test_an_init_container_that_waits_for_its_own_kind() -> None:
     assert not said_of(found, run)
     of_kind(found, "Service")["spec"]["publishNotReadyAddresses"] = False
     assert any("and none is before this has ended" in one for one in said_of(found, run))
+
+
+def test_pods_that_train_alone_are_in_order() -> None:
+    run = "h100-ib/training/runs/torchrun-command"
+    alone = {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "localhost"}
+    assert not said_of(broken({"run": run, "of": "Job", "env": alone}), run)
