@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from trainwright.operators.phase import Phase
 
 STAGES = (
-    "life", "queue", "creation", "lost", "placement", "start", "data", "meeting", "code", "end", "between",
+    "life", "queue", "creation", "lost", "placement", "start", "data", "meeting", "code", "pace", "end", "between",
 )  # fmt: skip
 """Of a run's life, in the order in which causes are looked for: what was taken away comes before what is missing since, and what
 ended a run by itself after what ended it from outside."""
