@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from trainwright.manifest.labels import RUN_LABEL
 from trainwright.manifest.written import values
 from trainwright.objects.fields import mapping
 from trainwright.operators import TARGETS
+from trainwright.plan import Resolution
 from trainwright.project.built import SUFFIX
 from trainwright.project.load import Project, load_sources_for
 from trainwright.project.record import RunRecord
@@ -95,6 +97,20 @@ def typed_for(project: Project, run: Expected) -> list[Object]:
     from trainwright.validate.manifests import read_objects  # only where pods are made of them
 
     return [one for path in _files(project, run) for one in read_objects(path)]
+
+
+def planned(project: Project, run: str) -> Resolution:
+    """What its file says now: which pods hold which ranks.
+
+    Raises:
+        CompileError: where it does not compile.
+    """
+    from trainwright.project.build import build_run  # only where somebody asks for a rank
+
+    sources = load_sources_for(project, run)
+    if run not in sources.runs:
+        raise CompileError([])
+    return build_run(sources.runs[run], sources, date.today()).compiled.resolution
 
 
 def _files(project: Project, run: Expected) -> list[Path]:
