@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trainwright.findings import CompileError, Where
+from trainwright.findings import CompileError
+from trainwright.findings.locate import Locator
 from trainwright.live.case import Case, carriers, case_of
 from trainwright.live.snapshot import Object, Snapshot
 from trainwright.manifest.kinds import GroupKind
@@ -105,12 +104,13 @@ def planned(project: Project, run: str) -> Resolution:
     Raises:
         CompileError: where it does not compile.
     """
-    from trainwright.project.build import build_run  # only where somebody asks for a rank
+    from trainwright.plan import resolve  # only where somebody asks for a rank
 
     sources = load_sources_for(project, run)
     if run not in sources.runs:
         raise CompileError([])
-    return build_run(sources.runs[run], sources, date.today()).compiled.resolution
+    asked = sources.runs[run].run
+    return resolve(asked, sources.clusters[asked.cluster].cluster, TARGETS, run, Locator())
 
 
 def _files(project: Project, run: Expected) -> list[Path]:
@@ -120,20 +120,3 @@ def _files(project: Project, run: Expected) -> list[Path]:
 
 def _read(path: Path) -> list[Object]:
     return list(values(path.read_text(encoding="utf-8"))) if path.is_file() else []
-
-
-def locator(project: Project, run: str) -> Callable[[str], Where | None]:
-    """Finds the lines of a run and of its profile; none where these cannot be read."""
-    return partial(_locate, project, run, {})
-
-
-def _locate(project: Project, run: str, kept: dict[str, object], source: str) -> Where | None:
-    if "locator" not in kept:
-        try:
-            sources = load_sources_for(project, run)
-            file = sources.runs.get(run)
-            kept["locator"] = file.locator(sources.clusters.get(file.run.cluster)) if file else None
-        except CompileError:
-            kept["locator"] = None
-    found = kept["locator"]
-    return found.source(source) if found is not None else None  # type: ignore[attr-defined]

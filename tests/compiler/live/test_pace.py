@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.compiler.live.test_beside import JOB, NODES, PODS, PROJECT, RUN, Data
 
+from trainwright.live.decides import Decider
 from trainwright.live.diagnose import Diagnosis, diagnose
-from trainwright.live.runs import case_for, locator, written_for
+from trainwright.live.runs import case_for, written_for
 from trainwright.live.snapshot import Snapshot, of_list
 from trainwright.live.status import Line, status_lines
 
@@ -40,7 +41,7 @@ def line_of(snapshot: Snapshot) -> Line:
 
 def said(values: dict[str, float], spent: dict[str, float] | None = None) -> Diagnosis:
     case = case_for(scraped(WELL | values, "training", spent), RUN)
-    return diagnose(case, written_for(PROJECT, RUN), RUN.record.facts, locator(PROJECT, RUN.run))
+    return diagnose(case, written_for(PROJECT, RUN), RUN.record.facts, Decider(PROJECT, RUN.run, RUN.name))
 
 
 def test_a_save_is_told_from_training() -> None:
