@@ -239,6 +239,10 @@ class Cluster(Model):
     """Storage classes that claims may name, with the access modes of their volumes."""
     registries: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""
+    package_index: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$", max_length=512)] | None = None
+    """Index of Python packages that pods reach without credentials, as pip's `--index-url`: what scripts state under `packages`
+    comes from there.
+    """
     waivers: ListOf[Waiver] = ()
     """Findings about this profile that its platform team accepts, such as what a vendor's guide asks for, for all runs."""
 

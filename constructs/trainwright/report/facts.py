@@ -150,6 +150,7 @@ _LIST = (
     Entry("further_roles", row=rows.further_roles),
     Entry("autoscaling", row=lambda of: rows.autoscaling(of.resolution.needs.autoscaled)),
     Entry("containers", row=lambda of: ", ".join(rows.container(*stated) for stated in all_stated(of.resolution))),
+    Entry("packages", row=rows.packages),
     Entry("fetched", row=lambda of: rows.fetched(of.plan.data), label="data"),
     Entry("rendezvous", row=rows.rendezvous),
     Entry("control", row=rows.control),

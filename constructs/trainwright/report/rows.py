@@ -29,6 +29,7 @@ from trainwright.plan.model import (
     MemoryPlan,
     PlacementPlan,
 )
+from trainwright.plan.packages import FOLDER, packages_of
 from trainwright.plan.security import describe_security
 from trainwright.run import AnyContainer, CommandWorkload, ScriptWorkload
 from trainwright.run.roles import RoleParts
@@ -219,6 +220,14 @@ def further_roles(compiled: CompiledRun) -> str:
 
 def autoscaling(autoscaled: Mapping[str, Bounds]) -> str:
     return ", ".join(f"{name} {least} to {most} pods" for name, (least, most) in autoscaled.items())
+
+
+def packages(compiled: CompiledRun) -> str:
+    names = [package.split(";")[0].split()[0].replace("==", " ") for package in packages_of(compiled.run)]
+    if not names:
+        return ""
+    where = f"from {compiled.cluster.package_index}, into {FOLDER}"
+    return f"{', '.join(names)}: installed in every pod with ranks before it starts, {where}"
 
 
 def fetched(data: Sequence[DataPlan]) -> str:
