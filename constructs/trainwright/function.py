@@ -13,6 +13,7 @@ import copy
 import dis
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
@@ -25,11 +26,15 @@ from pydantic import PrivateAttr
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.reading.document import shorten
-from trainwright.run import ScriptTraining, ScriptWorkload
+from trainwright.run import Run, ScriptTraining, ScriptWorkload
+from trainwright.topology import DDP
 
 FOLDER = "/etc/trainwright-function"
 """Where the script is in the pods."""
 
+_PYPI = ("https://pypi.org/simple",)
+"""What the SDK asks if nobody says another one (kubeflow/trainer/constants, DEFAULT_PIP_INDEX_URLS)."""
+_ACCELERATOR = re.compile(r"/(mig-|gpu$|tpu$|ascend)", re.IGNORECASE)
 _LONGEST_LINE = 100
 _OF_A_SCRIPT = frozenset({*vars(builtins), "__file__"}) - {"get_ipython", "display", "_"}
 """Names that any script has. A notebook adds some to the builtins, which no pod has."""
@@ -76,6 +81,57 @@ class FunctionWorkload(ScriptWorkload):
     @property
     def brings(self) -> dict[str, str]:
         return self._brings
+
+
+def from_custom_trainer(
+    func: Callable[..., object], *, func_args: Mapping[str, Any] | None = None, image: str | None = None,
+    packages_to_install: Sequence[str] | None = None, pip_index_urls: Sequence[str] = _PYPI, num_nodes: int | None = None,
+    resources_per_node: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None, **run: Any,
+) -> Run:  # fmt: skip
+    """A run in place of a submission, by the names of the Kubeflow SDK's ``CustomTrainer``, of which ``**vars(trainer)`` has
+    all; the others are fields of a run.
+
+    Args:
+        packages_to_install: lines with version and hashes, as :class:`~trainwright.run.ScriptWorkload` has them.
+        pip_index_urls: the SDK's default alone, since the profile of the cluster names the index.
+        num_nodes: 1 if left out, as in the runtimes of Kubeflow Trainer.
+        resources_per_node: of one pod: cpu, memory, storage, gpu and extended resources. Requests equal limits.
+
+    Raises:
+        CompileError: as :class:`FunctionWorkload`, and TW115 for what a run says in another way.
+    """
+    if pip_index_urls and tuple(pip_index_urls) != _PYPI:
+        fix = "remove pip_index_urls: packages come from package_index of the profile"
+        raise _refused(f"pip_index_urls names {', '.join(pip_index_urls)}, and a run does not choose its index", fix, "TW115")
+    gpus, resources = _resources(resources_per_node or {})
+    stated = {
+        "image": image, "env": dict(env or {}), "resources": resources, "topology": DDP(nodes=num_nodes or 1, gpus_per_node=gpus),
+        "workload": FunctionWorkload(func, func_args, packages=packages_to_install or ()),
+    }  # fmt: skip
+    stated = {name: value for name, value in stated.items() if value}
+    if twice := next((name for name in stated if name in run), None):
+        fix = "write num_nodes and resources_per_node alone, or Run with a FunctionWorkload"
+        raise _refused(f"{twice} of the run is what the words of the SDK already say", fix, "TW115")
+    return Run.model_validate(stated | run)
+
+
+def _resources(asked: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """GPUs, and the resources of a run; names as the SDK takes them, in any case where Kubernetes has none of its own."""
+    gpus, resources, devices = 0, dict[str, Any](), dict[str, int]()
+    for given, amount in asked.items():
+        name = given if "/" in given else given.lower()
+        if name in ("gpu", "nvidia.com/gpu"):
+            gpus = int(amount)
+        elif name in ("cpu", "memory"):
+            resources[name] = amount
+        elif name in ("storage", "ephemeral-storage"):
+            resources["ephemeral_storage"] = amount
+        elif "/" in name and not _ACCELERATOR.search(name):
+            devices[name] = int(amount)
+        else:
+            fix = "write gpu, and node_pool=NAME of a pool whose gpu.resource is the device"
+            raise _refused(f"resources_per_node has {given}, and which device a gpu is, the pool of nodes says", fix, "TW115")
+    return gpus, resources | ({"devices": devices} if devices else {})
 
 
 class _Source(NamedTuple):

@@ -223,7 +223,8 @@ def autoscaling(autoscaled: Mapping[str, Bounds]) -> str:
 
 
 def packages(compiled: CompiledRun) -> str:
-    names = [package.split(";")[0].split()[0].replace("==", " ") for package in packages_of(compiled.run)]
+    lines = (package.partition(";")[0].partition(" --hash")[0] for package in packages_of(compiled.run))
+    names = [" ".join(part.strip() for part in line.split("==")) for line in lines]
     if not names:
         return ""
     where = f"from {compiled.cluster.package_index}, into {FOLDER}"
