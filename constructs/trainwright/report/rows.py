@@ -256,8 +256,16 @@ def placement(plan: PlacementPlan) -> str:
     return f"one pod a node, so {counted(plan.nodes, 'node')} ({plan.reason})"
 
 
+def runtime(compiled: CompiledRun) -> str:
+    name = compiled.resolution.binding.runtime
+    kind = compiled.cluster.runtimes[name].kind if name else ""
+    return f"{name}, an installed {kind}: it says how often pods restart, what they may do, and who watches them" if name else ""
+
+
 def restarts(compiled: CompiledRun) -> str:
     """Where they are not simply the number that the run states: what does not count, and what counts more than once."""
+    if name := compiled.resolution.binding.runtime:
+        return f"as runtime {name} has it"
     run, resolution = compiled.run, compiled.resolution
     binding, elastic = resolution.binding, resolution.needs.elastic
     if not resolution.needs.talk and run.on_disruption != "fail":
@@ -277,7 +285,7 @@ def restarts(compiled: CompiledRun) -> str:
 def lost_pods(compiled: CompiledRun) -> str:
     """What the eviction of a pod costs, unless it ends the run."""
     resolution = compiled.resolution
-    if compiled.run.on_disruption == "fail":
+    if compiled.run.on_disruption == "fail" or resolution.binding.runtime:
         return ""
     return incident(resolution.binding, resolution.needs, resolution.supervised)
 

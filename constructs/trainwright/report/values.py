@@ -61,6 +61,12 @@ def workload(compiled: CompiledRun) -> dict[str, Any]:
     return dict(flat(workload))
 
 
+def runtime(compiled: CompiledRun) -> str | None:
+    """One that is installed, by its content."""
+    name = compiled.resolution.binding.runtime
+    return f"{name}@{compiled.cluster.runtimes[name].digest}" if name else None
+
+
 def trainer_version(compiled: CompiledRun) -> str | None:
     return None if isinstance(compiled.run.workload, CommandWorkload) else compiled.run.trainer_version
 

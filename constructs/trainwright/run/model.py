@@ -189,6 +189,10 @@ class Run(Model):
     """How often to save, where, and how many checkpoints to keep."""
     target: TargetName | None = None
     """The target that carries the run; default: the cluster's."""
+    runtime: DnsSubdomain | None = None
+    """One of the profile's `runtimes` for a TrainJob, which then says of its pods only what it may; default: the run brings its
+    own.
+    """
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
