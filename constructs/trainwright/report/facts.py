@@ -176,7 +176,7 @@ _LIST = (
     Entry("metrics", row=rows.metrics),
     Entry("watchdog", row=lambda of: rows.changed(of.run.watchdog)),
     Entry("preflight", row=lambda of: rows.changed(of.run.preflight)),
-    Entry("guarantees", row=lambda of: ", ".join(of.plan.guarantees) or "none: the work is an opaque command"),
+    Entry("guarantees", row=lambda of: rows.guarantees(of)),
     Entry("security", Block.PODS, values.security, rows.security),
     Entry("pod_security", Block.PODS, lambda of: of.security or "restricted", lambda of: of.security),
     Entry("others", value=values.others),

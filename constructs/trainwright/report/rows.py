@@ -256,6 +256,11 @@ def placement(plan: PlacementPlan) -> str:
     return f"one pod a node, so {counted(plan.nodes, 'node')} ({plan.reason})"
 
 
+def guarantees(compiled: CompiledRun) -> str:
+    why = "the runtime's rules are not this run's" if compiled.resolution.binding.runtime else "the work is an opaque command"
+    return ", ".join(compiled.plan.guarantees) or f"none: {why}"
+
+
 def runtime(compiled: CompiledRun) -> str:
     name = compiled.resolution.binding.runtime
     kind = compiled.cluster.runtimes[name].kind if name else ""

@@ -25,7 +25,7 @@ EMPTY: tuple[Any, ...] = ({}, [])
 
 TOLD = frozenset((
     "run", "team", "namespace", "cluster", "image", "trainer_version", "topology", "workload", "batch", "learning_rate",
-    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "waivers",
+    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "runtime", "waivers",
 ))
 """Fields of a run that the list speaks of."""
 

@@ -24,6 +24,8 @@ ANNOTATION = "trainwright.dev/runtime"
 """Of the pods: the runtime and its digest, so that another runtime under the same name is another run."""
 OF_TRAINER = ("image", "command", "args", "env", "resources")
 """What ``spec.trainer`` says of the container that trains."""
+_ASKED = "as asked"
+"""The reason of what a run states itself."""
 _BY_NAME = {"volumes": "name", "imagePullSecrets": "name", "env": "name", "volumeMounts": "mountPath"}
 """Lists that a patch joins, and by which key; another one is replaced (patchMergeKey in the Go types)."""
 
@@ -90,7 +92,7 @@ def stated_fields(resolution: Resolution) -> list[str]:
 
 
 def _merged(theirs: Tree, ours: Tree, fields: Sequence[str]) -> Tree:
-    """As the controller merges both (:mod:`trainwright.operators.kubeflow_trainer.pods`); what is ours comes first in a list."""
+    """As the controller merges both (:mod:`trainwright.operators.kubeflow_trainer.pods`)."""
     metadata = {
         part: {**theirs.get("metadata", {}).get(part, {}), **ours["metadata"].get(part, {})} for part in ("labels", "annotations")
     }
@@ -114,8 +116,8 @@ def _joined(field: str, theirs: Any, ours: Any) -> Any:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {**theirs, **ours}
     if field in _BY_NAME and theirs:
-        names = [_name(one, field) for one in ours]
-        return [*ours, *(one for one in theirs if _name(one, field) not in names)]
+        own, there = {_name(one, field): one for one in ours}, [_name(one, field) for one in theirs]
+        return [*(own.get(_name(one, field), one) for one in theirs), *(one for one in ours if _name(one, field) not in there)]
     return ours
 
 
@@ -179,7 +181,11 @@ def dropped(resolution: Resolution) -> Iterator[tuple[str, Answer]]:
     left += [(f"/containers/{number}", "containers", None) for number in range(1, len(ours["containers"]))]
     for pointer, field, there in left:
         for place, answer in answers.items():
-            if not answer.source.startswith("run:") or not (place == pointer or place.startswith(f"{pointer}/")):
+            if not (place == pointer or place.startswith(f"{pointer}/")):
                 continue
+            if field == "initContainers" and answer.source == "trainwright" and place.count("/") == 2:
+                yield field, Answer("run:/prepare", answer.reason)  # what waits for the data
+            if not answer.source.startswith("run:") or answer.reason != _ASKED:
+                continue  # what only follows from the run's words, the platform team may have decided otherwise
             if at({"": there}, f"/{place.removeprefix(pointer)}") != at(ours, place):
                 yield field, answer
