@@ -107,8 +107,9 @@ class Share(NamedTuple):
     reason: str
 
 
-Start = Literal["before", "with", "after"]
-"""When pods start, seen from those that hold ranks: these wait until they are ready, or the other way round, or neither."""
+Start = Literal["first", "before", "with", "after"]
+"""When pods start, seen from those that hold ranks: these wait until they have ended, or are ready, or the other way round, or
+neither."""
 
 
 MOST_FURTHER = 6

@@ -171,7 +171,10 @@ def _further(compiled: CompiledRun, role: Role) -> str:
     gpus = compiled.run.roles[role.name].gpus
     _, cpu, memory = _amounts(compiled, role)
     each = ", ".join([*([counted(gpus, "GPU")] if gpus else []), cpu, memory])
-    order = {"before": ", ready before the ranks start", "with": "", "after": ", starts when the ranks are ready"}[further.starts]
+    order = {
+        "first": ", ended before the ranks start", "before": ", ready before the ranks start", "with": "",
+        "after": ", starts when the ranks are ready",
+    }[further.starts]  # fmt: skip
     ends = ", must end too" if further.must_end else ""
     return f"{role.name}: {counted(role.pods, 'pod')} of {each} in pool {resolution.pool_of(role)[0]}{order}{ends}"
 
