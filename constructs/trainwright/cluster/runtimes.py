@@ -74,8 +74,24 @@ def without_server_fields(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind"), "metadata": stated, "spec": manifest["spec"]}
 
 
+_FILLED_IN = {
+    "replicas": 1, "groupName": "default", "restartStrategy": "Recreate", "scheduleTimeoutSeconds": 60, "protocol": "TCP",
+}  # fmt: skip
+"""What the definitions of runtimes have the API server fill in (manifests/base/crds of kubeflow/trainer, 2.1 to 2.3)."""
+
+
+def _without_filled_in(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        stated = {key: value for key, value in node.items() if key not in _FILLED_IN or value != _FILLED_IN[key]}
+        return {key: _without_filled_in(value) for key, value in stated.items()}
+    return [_without_filled_in(item) for item in node] if isinstance(node, list | tuple) else node
+
+
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """By which a runtime is told from another one; comments and labels make none."""
-    told = {"kind": manifest.get("kind"), "name": (manifest.get("metadata") or {}).get("name"), "spec": manifest.get("spec")}
+    """By which a runtime is told from another one. Comments, labels and what the API server fills in make none, so the manifest
+    of a release is what `kubectl get` prints of it.
+    """
+    spec = _without_filled_in(manifest.get("spec"))
+    told = {"kind": manifest.get("kind"), "name": (manifest.get("metadata") or {}).get("name"), "spec": spec}
     text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -18,11 +18,14 @@ from tests.compiler.projects import Scratch, scratch
 from trainwright.cluster.runtimes import digest_of
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
+from trainwright.live.runs import Expected, changed_runtimes
+from trainwright.live.snapshot import Snapshot
 from trainwright.manifest.provenance import split
 from trainwright.operators import TARGETS
 from trainwright.operators.kubeflow_trainer.installed import ANNOTATION
 from trainwright.operators.kubeflow_trainer.pods import pods
 from trainwright.operators.operator import Around
+from trainwright.project.record import RunRecord
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_lines
 
@@ -244,6 +247,23 @@ def test_the_command_writes_files_and_the_lines_that_name_them(project: Scratch)
     assert "TW336" in ended.stderr
     written.unlink()
     assert "TW101" in project.run("check").stderr
+
+
+def test_what_the_api_server_fills_in_is_no_other_runtime() -> None:
+    filled = runtime()
+    filled["spec"]["template"]["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
+    within(filled, "spec", "template", "spec", "replicatedJobs", 0).update(replicas=1, groupName="default")
+    assert digest_of(filled) == digest_of(runtime()) != digest_of(runtime({"spec": {"mlPolicy": {"numNodes": 3}}}))
+
+
+def test_status_says_when_the_cluster_has_another_one() -> None:
+    record = RunRecord(identity="a1b2c3d4", file="sha256:x", manifests="sha256:x", dist="sha256:x", facts=plan_facts(on_it()))
+    runs, other = [Expected("example", record)], runtime({"spec": {"mlPolicy": {"numNodes": 3}}})
+    elsewhere = {**other, "kind": "TrainingRuntime", "metadata": {"name": "torch-distributed", "namespace": "elsewhere"}}
+    assert list(changed_runtimes(Snapshot([served(runtime())]), runs)) == []
+    assert list(changed_runtimes(Snapshot([elsewhere]), runs)) == []
+    (said,) = changed_runtimes(Snapshot([served(other), elsewhere]), runs)
+    assert said.startswith("runtime torch-distributed of the cluster is another one than example had in mind")
 
 
 def test_what_holds_no_runtime_is_told(project: Scratch) -> None:
