@@ -14,6 +14,7 @@ from tests.compiler.example import compiled, findings
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import top
 from tests.compiler.projects import Scratch, scratch
+from tests.compiler.rehearsal.stage import play
 
 from trainwright.cluster.runtimes import digest_of
 from trainwright.compile import CompiledRun
@@ -210,6 +211,14 @@ def test_a_run_that_does_not_fit_its_runtime_is_refused(run: Data, manifest: Dat
 def test_an_older_trainer_cannot_say_where_pods_go() -> None:
     with pytest.raises(CompileError, match=r"upgrade Trainer to 2\.1"):
         compiled(ON_IT, overlay(profile(runtime()), {"operators": {"trainer": {"version": "2.0.0"}}}))
+
+
+def test_it_is_rehearsed_with_its_runtime_beside_it(tmp_path: Path) -> None:
+    program = "import os; print(os.environ['PET_NODE_RANK'], os.environ['PET_NNODES'], os.environ['PLATFORM'])"
+    work = {"workload": {"kind": "command", "command": ["python", "-c", program]}, "batch": None, "learning_rate": None}
+    outcome, recorder = play([*on_it({**work, "checkpoints": {"by": "own"}}).manifests, runtime()], tmp_path)
+    assert outcome.status == "Complete"
+    assert {line for _, line in recorder.lines} >= {"0 2 yes", "1 2 yes"}
 
 
 # The files.
