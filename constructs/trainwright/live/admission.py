@@ -153,7 +153,8 @@ def _quota(snapshot: Snapshot, name: str, made: Sequence[Pod]) -> Iterator[Answe
     for resource in dict.fromkeys(one.resource for one in given):
         offered = {one.flavor: one for one in given if one.resource == resource}
         for role, own in roles.items() if len(roles) > 1 else ():
-            wanted, fitting = _asked(own, resource), [one for one in offered.values() if _takes(snapshot, one.flavor, own[0].spec)]
+            wanted = _asked(own, resource)
+            fitting = [one for one in offered.values() if _takes(snapshot, one.flavor, own[0].spec)]
             if amount(wanted):
                 yield _of_flavors(name, f"{wanted} {resource} for role {role}", wanted, fitting)
         usable = [one for one in offered.values() if any(_takes(snapshot, one.flavor, own[0].spec) for own in roles.values())]
