@@ -21,7 +21,7 @@ _NAMESPACED = (
 )  # fmt: skip
 _OF_CLUSTER = (
     "nodes", "namespaces", "priorityclasses.scheduling.k8s.io", "storageclasses.storage.k8s.io", "clusterqueues.kueue.x-k8s.io",
-    "resourceflavors.kueue.x-k8s.io", "queues.scheduling.volcano.sh",
+    "resourceflavors.kueue.x-k8s.io", "queues.scheduling.volcano.sh", "clustertrainingruntimes.trainer.kubeflow.org",
 )  # fmt: skip
 TAIL, MOST_LOGS = 200, 40
 """Lines of a log, and logs, those of pods that failed first."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from trainwright.cluster.runtimes import KINDS, digest_of
 from trainwright.findings import CompileError
 from trainwright.findings.locate import Locator
 from trainwright.live.case import Case, carriers, case_of
@@ -63,6 +64,21 @@ def strangers(snapshot: Snapshot, runs: Sequence[Expected]) -> Iterator[Case]:
     for one in carriers(snapshot):
         if (one["metadata"].get("namespace", ""), one["metadata"]["name"]) not in known:
             yield case_of(snapshot, str(mapping(one, "/metadata/labels")[RUN_LABEL]), one)
+
+
+def changed_runtimes(snapshot: Snapshot, runs: Sequence[Expected]) -> Iterator[str]:
+    """Installed runtimes that are not those which runs are compiled for; of one that the snapshot lacks nothing is known."""
+    by_runtime: dict[str, list[Expected]] = {}
+    for run in runs:
+        by_runtime.setdefault(str(run.record.facts.get("runtime", "")), []).append(run)
+    for runtime, its_runs in by_runtime.items():
+        name, _, digest = runtime.partition("@")
+        places = {"", *(run.namespace for run in its_runs)}
+        there = [one for one in snapshot.objects if one["kind"] in KINDS and one["metadata"]["name"] == name]
+        found = [digest_of(one) for one in there if one["metadata"].get("namespace", "") in places]
+        if found and digest not in found:
+            yield (f"runtime {name} of the cluster is another one than {', '.join(run.run for run in its_runs)} had in mind: "
+                   "hold its file against it with `trainwright runtimes`")  # fmt: skip
 
 
 def of_cluster(snapshot: Snapshot, runs: Sequence[Expected]) -> list[Expected]:
