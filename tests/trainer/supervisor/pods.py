@@ -162,9 +162,12 @@ class Run(Pods):
 
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None) -> PodProcess:
+    def start(
+        self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None, reuse: bool = False
+    ) -> PodProcess:
+        """``reuse`` gives a pod that replaces another one its address, as the names of a cluster would."""
         number = len(self.pods)
-        address = f"{self.address_base}{node + 1 if all(pod.node != node for pod in self.pods) else 100 + number}"
+        address = f"{self.address_base}{node + 1 if reuse or all(pod.node != node for pod in self.pods) else 100 + number}"
         variables = {"NODE_INDEX": str(node), **self.environment, **(environment or {})}
         return self.launch(f"pod-{number}", node, address, variables, spec=spec)
 

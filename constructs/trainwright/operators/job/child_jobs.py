@@ -10,7 +10,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.operators.base import owned_manager
 from trainwright.plan import Resolution
 from trainwright.rendezvous import jax, torch, tracker
-from trainwright_trainer.contract import Disposition, codes_with
+from trainwright_trainer.contract import IN_PLACE, Disposition, codes_with
 
 INDEX_VARIABLES = {
     Rendezvous.STATIC: torch.INDEX,
@@ -143,7 +143,7 @@ def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
         return [evicted]
 
     def on_codes(action: str, disposition: Disposition, reason: str) -> Why:
-        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition))}
+        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition, but=IN_PLACE))}
         return Why({"action": action, "onExitCodes": codes}, "trainwright", reason)
 
     return [

@@ -46,6 +46,7 @@ from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_SECONDS = 2.0
+CLEAR_SECONDS = 0.02
 GROUP_SECONDS = 0.05
 """Between two looks at what is left of a group."""
 
@@ -54,6 +55,17 @@ def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends, as PID 1 is anyway. Linux only; elsewhere init adopts them."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+async def clear(seconds: float) -> list[int]:
+    """Kill whatever descends from this process; :func:`reap` collects it meanwhile. Gives what is still there after so long."""
+    deadline = time.monotonic() + seconds
+    while (left := _children()) and time.monotonic() < deadline:
+        for child in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        await asyncio.sleep(CLEAR_SECONDS)  # a killed child is about to become a zombie, and its own children ours
+    return left
 
 
 _told_groups: set[int] = set()
@@ -327,7 +339,12 @@ class RankProcess(Rank):
             asyncio.get_running_loop().call_later(GROUP_SECONDS, self._wait_for_group, on_nobody_left)
 
     def _others_live(self) -> bool:
-        return self._told is not None and self.pid is not None and process_group.tell_orphans(self.pid, self._told)
+        if self._told is None or self.pid is None:
+            return False
+        left = process_group.tell_orphans(self.pid, self._told)
+        if not left:
+            _told_groups.discard(self.pid)  # the number may be that of a rank of another attempt
+        return left
 
     def _wait_for_group(self, on_nobody_left: Callable[[], None]) -> None:
         self.alive = self._others_live()
