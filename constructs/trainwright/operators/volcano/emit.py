@@ -78,7 +78,10 @@ class VolcanoJob(Target):
         roles = (*bound.roles, *further)
         return bound._replace(
             roles=roles,
-            recovery=Recovery(returns="all pods start again, about 1 s later, and each time is one of the restarts"),
+            recovery=Recovery(
+                returns="all pods start again, about 1 s later, and each time is one of the restarts",
+                takes_others="a Volcano Job starts all of its pods again when one has ended",
+            ),
             injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **bound.injects},
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
