@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
+import socket
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.processes import is_running, wait_until
-from tests.trainer.supervisor.conftest import NewRun
+from tests.trainer.supervisor.conftest import NewRun, training_work
 from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, Ledger
-from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract import ExitCode, RunSpec
 
 RETRIES_SPENT = ExitCode.RETRIES_SPENT
 TRAINS, FINISHES = "finish:100000", "finish:30"
@@ -161,6 +163,29 @@ def test_a_lost_pod_costs_only_itself(new_run: NewRun, node: int) -> None:
     assert len(attempts(run)) == 2
 
 
+def test_a_name_server_that_still_gives_the_old_address_of_node_0(new_run: NewRun) -> None:
+    """Where somebody else is by now."""
+    run = recovering(new_run)
+    content = run.spec.model_dump(mode="json", exclude_none=True)
+    content["world"]["rendezvous"]["host"] = "node-0.fake"
+    run.spec, names = RunSpec.model_validate(content), run.directory / "names.json"
+    old = f"{run.address_base}1"
+    names.write_text(json.dumps({"node-0.fake": old}))
+    run.environment = {"FAKE_NAMES": str(names)}
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    run.lose(run.pods[0])
+    run.pods[0].wait()
+    with socket.create_server((old, run.spec.world.control_port or 0)) as stranger:
+        new = run.start(0)
+        assert new.address != old
+        stranger.accept()[0].close()
+        run.pods[1].wait_for_event("not_node_0")
+    names.write_text(json.dumps({"node-0.fake": new.address}))
+    assert [run.pods[1].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
+
+
 def test_a_pod_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
     run = recovering(new_run, 3, wait=1)
     run.plans = {"*": TRAINS}
@@ -263,3 +288,21 @@ def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
     assert run.wait() == [ExitCode.DONE] * 2, run.logs()
     started = [event for event in Ledger(tmp_path / "state").events() if isinstance(event, AttemptStarted)]
     assert (len(started), ends(run)) == (2, [ExitCode.USER_FAILURE, ExitCode.DONE])
+
+
+@pytest.mark.slow
+def test_a_rank_of_torch_waits_with_its_libraries_imported(new_run: NewRun, tmp_path: Path) -> None:
+    work = training_work(tmp_path / "state", every_steps=5) | {"duration": {"steps": 1_000_000}}
+    run = recovering(new_run, 1, work=work)
+    run.rank = None
+    [pod] = run.start_all()
+    pod.wait_for_event("standby_ready")
+    [first] = pod.wait_for_event("ranks_started")["pids"]
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len([event for event in pod.log() if event["event"] == "run_started"]) == 2, "it trains", told=run.logs)
+    started = [event["pids"] for event in pod.log() if event["event"] == "ranks_started"]
+    command = Path(f"/proc/{started[1][0]}/cmdline").read_bytes()
+    assert b"trainwright_trainer.rank.standby" in command
+    assert [event["step"] for event in pod.log() if event["event"] == "restored"] != []
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.wait() == ExitCode.PREEMPTED_SAVED, run.logs()

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -57,10 +57,10 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-async def clear(seconds: float) -> list[int]:
-    """Kill whatever descends from this process; :func:`reap` collects it meanwhile. Gives what is still there after so long."""
+async def clear(seconds: float, but: Collection[int]) -> list[int]:
+    """Kill whatever descends from this process, but for some; :func:`reap` collects it. Gives what is there after so long."""
     deadline = time.monotonic() + seconds
-    while (left := _children()) and time.monotonic() < deadline:
+    while (left := [child for child in _children() if child not in but]) and time.monotonic() < deadline:
         for child in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
@@ -287,21 +287,28 @@ class RankProcess(Rank):
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None) -> None:
+    def spawn(
+        self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None,
+        inherited: Sequence[int] = (),
+    ) -> None:
         """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot.
 
-        ``last_words`` get its standard error.
+        ``last_words`` get its standard error, and ``inherited`` are further descriptors that it has.
         """
         self._process = subprocess.Popen(
             shim.tied(command), stderr=None if last_words is None else last_words.descriptor,
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
-            pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
+            pass_fds=[self._theirs.fileno(), self.stacks.descriptor, *inherited], start_new_session=True,
         )
         if last_words is not None:
             last_words.begin()
         self.last_words = last_words
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
+
+    def join(self, on_word: OnWord) -> None:
+        """Take part in an attempt: a rank that was started before it."""
+        self._on_word, self.progressed_at = on_word, asyncio.get_running_loop().time()
 
     def say(self, message: Pause | Act | Carry | Ask) -> None:
         self._link.say(message)

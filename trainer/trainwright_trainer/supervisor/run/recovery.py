@@ -7,7 +7,6 @@ process of the one before is gone, and a pod that is lost is simply waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
@@ -15,7 +14,7 @@ from trainwright_trainer.contract.spec import Recovery
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
+from trainwright_trainer.supervisor.pod.launcher import LocalLauncher, Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import REAP_SECONDS, not_reaped
 from trainwright_trainer.supervisor.pod.rank import clear
@@ -28,14 +27,14 @@ class RecoveringRole:
     """A :class:`Role` of one attempt after the other, in pods that are connected to node 0's.
 
     Args:
-        new_launcher: Makes what starts the ranks of one attempt.
+        launcher: Starts the ranks of each attempt.
     """
 
-    def __init__(self, setting: Setting, place: PodPlace, recovery: Recovery, new_launcher: Callable[[], Launcher]) -> None:
+    def __init__(self, setting: Setting, place: PodPlace, recovery: Recovery, launcher: LocalLauncher) -> None:
         self.place = place
-        self._setting, self._recovery, self._new_launcher = setting, recovery, new_launcher
+        self._setting, self._recovery, self._launcher = setting, recovery, launcher
         self._memory = SharedMemory()
-        self._current = connected_attempt(setting, place, new_launcher())
+        self._current = connected_attempt(setting, place, launcher)
         self._last: Attempt | None = None
         self._last_outcome: PodOutcome | None = None
         self._between = False
@@ -61,7 +60,7 @@ class RecoveringRole:
                 return self._as_before(decided)
             self._between = True
             await self._current.leave(decided)
-            if left := await clear(REAP_SECONDS):
+            if left := await clear(REAP_SECONDS, self._launcher.waiting):
                 return not_reaped(self.place, [f"process {pid}" for pid in left])
             await in_daemon_thread(self._memory.clear)
             if self._over is not None:
@@ -74,7 +73,7 @@ class RecoveringRole:
             self._last, self._last_outcome = last, decided
         get_log().info("joins_another_attempt", code=int(decided.code), reason=decided.cause.message if decided.cause else None)
         before = Before(self._recovery.wait_seconds, last.retries, decided.cause)
-        self._current = connected_attempt(self._setting, self.place, self._new_launcher(), before)
+        self._current = connected_attempt(self._setting, self.place, self._launcher, before)
         self._between = False
 
     def _as_before(self, decided: PodOutcome) -> PodOutcome:
