@@ -11,8 +11,8 @@ controller's delay for the nth loss of its index, divided by ``--shorten``. What
 - the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
 - no process is left, and no segment of shared memory.
 
-The first promise that is broken ends the program with 1. Times are from the incident to the first step done after it, less the
-restore, and less what a limit of the run waits for by intent: the watchdog's for a hang, that of a silent peer for a lost node.
+The first promise that is broken ends the program with 1. Times are from the incident to the first step done after it, the restore
+included, less what a limit of the run waits for by intent: the watchdog's for a hang, that of a silent peer for a lost node.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from trainwright_trainer.supervisor.pod.shared_memory import SharedMemory
 
 ENGINES = ("ddp", "fsdp2")
 HANG_SECONDS, SILENT_SECONDS = 6.0, 15.0
-STEPS_EACH, LAST_STEPS = 400, 40
-"""Steps of the run for each incident, and after the last."""
+STEPS_EACH, LAST_STEPS = 1000, 40
+"""Steps of the run for each incident, and after the last: an incident waits for ranks that import torch meanwhile."""
 KEPT = ("rank killed", "rank hung")
 """Incidents that cost no pod."""
 
@@ -71,7 +71,6 @@ def specification(engine: str, pods: int, steps: int, folder: Path, network: str
 class Incident:
     kind: str
     own_seconds: float
-    restore_seconds: float
     delay_seconds: float
     """Of a Job's controller, for this loss of this index; 0 where no pod was lost."""
     lost_steps: int
@@ -156,6 +155,8 @@ def _wait(reached: Callable[[], bool], what: str, seconds: float = PATIENCE_SECO
 def _ready(pod: LocalPod) -> bool:
     """Whether a rank waits with its libraries imported, since the attempt has begun."""
     started, ready = pod.heard("ranks_started"), pod.heard("standby_ready")
+    if pod.code is not None:
+        return True
     return bool(ready) and _when(ready[-1]) > _when(started[-1])
 
 
@@ -176,9 +177,8 @@ class Striker:
             time.sleep(self._dice.uniform(0.0, 0.2))
             incident = self._one(kind)
             self._tally.incidents.append(incident)
-            own, restore = f"{incident.own_seconds:6.2f} s of our own", f"restore {incident.restore_seconds:.2f} s"
-            self._say(f"{number:4} {kind:<28} {own}, {restore}, "
-                      f"controller {incident.delay_seconds:g} s, {incident.lost_steps} steps lost")
+            rest = f"controller {incident.delay_seconds:g} s, {incident.lost_steps} steps lost"
+            self._say(f"{number:4} {kind:<28} {incident.own_seconds:6.2f} s of our own, {rest}")
 
     def _wait_for_commits(self, more: int) -> None:
         attempt = self._run.events("run_started")[-1]["attempt"] if self._run.events("run_started") else None
@@ -189,6 +189,8 @@ class Striker:
 
         _wait(committed, "commits")
         _wait(lambda: all(_ready(pod) for pod in self._run.pods.values()), "ranks that wait for the next attempt")
+        if any(pod.code is not None for pod in self._run.pods.values()):
+            raise BrokenPromiseError("the run was over before all incidents: raise STEPS_EACH")
 
     def _one(self, kind: str) -> Incident:
         run, nodes = self._run, self._run.spec.world.nodes
@@ -213,10 +215,9 @@ class Striker:
         for other, pid in others.items():
             if run.pods[other].pid != pid or run.pods[other].code is not None:
                 raise BrokenPromiseError(f"{kind} of node {node}: node {other} ended with {run.pods[other].code}")
-        restore = float(restored[0].get("seconds", 0.0)) if restored else 0.0
-        own = _when(step) - since - intended - waited - restore
+        own = _when(step) - since - intended - waited
         controller = 0 if kind in KEPT else delay(self._losses[node])
-        return Incident(kind, own, restore, controller, max(0, last - from_step))
+        return Incident(kind, own, controller, max(0, last - from_step))
 
     def _replace(self, kind: str, node: int) -> float:
         """Start the pod anew when its controller would. Gives the shortened delay."""
@@ -344,7 +345,7 @@ def _print(name: str, tally: Tally) -> None:
             own = [incident.own_seconds for incident in found]
             lost = max(incident.lost_steps for incident in found)
             print(f"  {kind:<28} {len(found):3}x  own median {median(own):.2f} s, first {own[0]:.2f}, last {own[-1]:.2f}; "
-                  f"restore {median(incident.restore_seconds for incident in found):.2f} s; at most {lost} steps lost")
+                  f"at most {lost} steps lost")
 
 
 def main(arguments: argparse.Namespace) -> int:
