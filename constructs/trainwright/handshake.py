@@ -240,6 +240,8 @@ class Recovery(NamedTuple):
     """What comes back after an eviction that delays nothing, and when, measured on real controllers; empty where unknown."""
     keeps_evicted: bool = False
     """Whether an evicted pod stays as it is, and nobody makes a new one until somebody deletes it."""
+    takes_others: str = ""
+    """Why the other pods cannot stay when one has ended; empty where it alone is replaced, under the supervisor."""
     first_ends: str = ""
     """What happens when the first pod ends with 0, where the run is not over with the last; the supervisor waits for all."""
 

@@ -27,6 +27,7 @@ from trainwright.plan.environment import (
 )
 from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
+from trainwright.plan.incident import plan_recovery
 from trainwright.plan.model import (
     AmountPlan,
     CheckpointPlan,
@@ -58,6 +59,10 @@ class Carrier(Protocol):
 
     name: str
     title: str
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of all that must be installed."""
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
@@ -104,6 +109,11 @@ class Resolution(NamedTuple):
     def supervised(self) -> bool:
         """Whether our supervisor is in every pod, but for those of further roles."""
         return all(self.processes[role.name].supervised for role in self.binding.roles if not role.further)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether pods stay when a rank or another pod is lost."""
+        return self.plan.recovery is not None and self.plan.recovery.in_place
 
     @property
     def gpus(self) -> int:
@@ -193,6 +203,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         checkpoint=checkpoint,
         grace=plan_grace(run, checkpoint),
         control=_control(run, cluster, needs),
+        recovery=plan_recovery(run, cluster, needs, binding, target.operators),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
@@ -279,6 +290,7 @@ def _plan(
         data=plan_data(run),
         placement=plan_placement(run, [role for role in inputs.binding.roles if pools[role.name] == inputs.pool]),
         control=planned.control,
+        recovery=planned.recovery,
     )
 
 

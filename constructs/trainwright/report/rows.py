@@ -295,7 +295,12 @@ def lost_pods(compiled: CompiledRun) -> str:
     resolution = compiled.resolution
     if compiled.run.on_disruption == "fail" or resolution.binding.runtime:
         return ""
-    return incident(resolution.binding, resolution.needs, resolution.supervised)
+    recovery = compiled.plan.recovery
+    said = incident(resolution.binding, resolution.needs, resolution.supervised, recovery)
+    others = (resolution.needs.nodes - 1) * resolution.needs.gpus_per_node
+    if recovery is None or not recovery.in_place or others < 1:
+        return said
+    return f"{said}. {counted(others, 'GPU')} that wait so long cost {others * recovery.wait.seconds / 3600:.3g} GPU-hours"
 
 
 def waits(compiled: CompiledRun) -> str:

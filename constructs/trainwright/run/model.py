@@ -257,6 +257,12 @@ class Run(Model):
     """How long pods wait for pods that are not scheduled yet."""
     peer_lost: Duration = Field(default_factory=lambda: Duration.parse("15s"))
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
+    recovery: Literal["in-place", "whole-job"] | None = None
+    """What becomes of the other pods when a rank or a pod is lost: they stay, and go on with the next attempt, or all end and
+    come back together. Default: `whole-job`.
+    """
+    recovery_wait: Duration = Field(default_factory=lambda: Duration.parse("15m"))
+    """How long pods that are left wait for one that is lost, in place."""
     node_lost: Duration | None = None
     """How long a node may be not ready or unreachable before its pods are evicted; default: the profile's. An override can only
     shorten it, since the shortest toleration counts."""

@@ -85,7 +85,7 @@ def without_effect(context: Context) -> Iterator[Finding]:
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
-            key for key in ("trainer_version", "peer_wait", "peer_lost")
+            key for key in ("trainer_version", "peer_wait", "peer_lost", "recovery", "recovery_wait")
             if key in run.model_fields_set and getattr(run, key) is not None
         ]
     for key in fields:

@@ -1,7 +1,7 @@
 """One pod of a run: reacts to its ranks, to node 0 and to signals. Never waits, so that nothing can come too late.
 
 Its life: *waiting* for node 0's ``start``, *running* its ranks, *done* once all of them ended with 0 and others still work,
-*over*.
+*ended* where the run recovers in place and node 0 has yet to say whether another attempt follows, *over*.
 Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the same messages.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.checkpoint.ledger import PREEMPTIONS
+from trainwright_trainer.contract.exit_codes import Cause, Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
@@ -35,11 +37,13 @@ from trainwright_trainer.supervisor.wire.messages import (
     Start,
     Terminate,
     Upward,
+    Verdict,
     leave_without_peer,
 )
 
-SIBLING_SECONDS = 3.0
-"""How long the other ranks of a pod have, after one failed, to report what they know."""
+SIBLING_SECONDS, KNOWN_SECONDS = 3.0, 1.0
+"""How long the other ranks of a pod have, after one failed, to report what they know: less where that one's code names a cause
+of its own, since they may wait in a collective for as long."""
 NEWS_SECONDS = 5.0
 """How long a pod whose ranks may only have lost a peer waits to hear which one. Longer than ``SIBLING_SECONDS``, which that peer
 may take."""
@@ -47,8 +51,19 @@ EXIT_SECONDS = 30.0
 """Between a rank's result and its end. After that it hangs in teardown and is killed; its result stands."""
 MARGIN_SECONDS = 3.0
 """Of the grace period, for the supervisor itself."""
+REAP_SECONDS = 10.0
+"""Between SIGKILL and the end of a rank. What takes longer sleeps uninterruptibly, in a driver or on a volume."""
+ENDS_POD = frozenset({*codes_with(Disposition.PERMANENT), ExitCode.NODE_UNHEALTHY})
+"""Codes of a rank that its pod ends with, also where the run recovers in place."""
 MARKER_SECONDS = 30.0
 """How often a pod that is done checks whether the run is marked complete; then it waits for nobody."""
+
+
+def not_reaped(place: PodPlace, left: Sequence[str]) -> PodOutcome:
+    """Processes outlive SIGKILL: what they hold, a GPU or a volume, is not free for another attempt on this node."""
+    message = f"{', '.join(left)} of {place} did not end within {REAP_SECONDS:g} s of SIGKILL; look at the node's drivers"
+    get_log().error("node_unhealthy", host=place.host, reason=message)
+    return PodOutcome(ExitCode.NODE_UNHEALTHY, Cause(kind="NodeUnhealthy", message=message))
 
 
 class Pod:
@@ -65,12 +80,15 @@ class Pod:
         self.ranks: Sequence[Rank] = ()
         self._spec, self._place, self._launcher, self._is_complete = spec, place, launcher, is_complete
         self._measurements = measurements
-        self._state: Literal["waiting", "running", "done", "over"] = "waiting"
+        self._state: Literal["waiting", "running", "done", "ended", "over"] = "waiting"
         self._send_up: Callable[[Upward], None] = lambda message: None
         self._committed_before: int | None = None
         self._told: Cause | None = None
         self._stopping: Cause | None = None
         self._order: PodOutcome | None = None
+        self._decided: PodOutcome | None = None
+        """What the pod ends with, once nothing of it runs, unless another attempt follows."""
+        self._node_0_is_lost = False
         self._query: PositionQuery | None = None
         self._observer: Observer | None = None
         self._failed = False
@@ -106,13 +124,19 @@ class Pod:
         get_log().warning("told_to_end", signal=signal_name)
         if self._state == "waiting":
             self._say_bye(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
+        elif self._decided is not None and self._state == "ended":
+            self._end(self._decided if self._decided.code in PREEMPTIONS else PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
         else:
             self._limit_time()
             self._send_up(EndRequested(why=cause.message))
 
     def lost_node_0(self, why: str, silent: bool) -> None:
         """The connection to node 0 ended during the run."""
+        self._node_0_is_lost = True
         if self._state == "over":
+            return
+        if self._state == "ended" and self._decided is not None:
+            self._end(replace(self._decided, again=True))
             return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
             return  # each script ends by itself, within the grace period
@@ -124,7 +148,7 @@ class Pod:
         """Something unexpected in the supervisor itself: kill the ranks and end."""
         for rank in self.ranks:
             rank.kill()
-        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause))
+        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause), ends_pod=True)
 
     def heard(self, message: Downward) -> None:
         """What node 0 says."""
@@ -144,6 +168,8 @@ class Pod:
                 in_background(self._dump())
             case Leave():
                 self._obey(message)
+            case Verdict():
+                self._follow(message)
             case Finished() if self._state in ("waiting", "done"):
                 self._end(PodOutcome(ExitCode.DONE))
 
@@ -271,12 +297,12 @@ class Pod:
         """End with this code, unless a rank of this pod failed by itself and says so within the patience."""
         ordered = PodOutcome(ExitCode(order.code), order.cause)
         if self._state == "waiting":
-            self._end(ordered)
+            self._end(replace(ordered, again=order.again and self._recovers))
             return
         if self._order is None:
             self._order = ordered
-        if self._state == "done":
-            self._watch_marker(0, ordered)
+        if self._state == "done" and (not self._recovers or self._node_0_is_lost):
+            self._watch_marker(0, replace(ordered, again=self._recovers))
         elif self._state == "running":
             if order.patience_seconds > 0:
                 self._timers.after(order.patience_seconds, self._kill_ranks)
@@ -287,6 +313,12 @@ class Pod:
     def _kill_ranks(self) -> None:
         for rank in self.ranks:
             rank.kill()
+        if any(rank.alive and rank.pid is not None for rank in self.ranks):
+            self._timers.after(REAP_SECONDS, self._not_reaped)
+
+    def _not_reaped(self) -> None:
+        if left := [rank for rank in self.ranks if rank.alive and rank.pid is not None]:
+            self._say_bye(not_reaped(self._place, [f"rank {rank.number} (process {rank.pid})" for rank in left]))
 
     def _note_failure(self, rank: Rank) -> None:
         """The first failure of a rank starts the clock for the others."""
@@ -296,7 +328,8 @@ class Pod:
         if self._stopping is not None and (preempted or isinstance(self._spec.work, Script)):
             return  # the others are ending too, each in its own time; the deadline bounds it
         self._failed = True
-        self._timers.after(SIBLING_SECONDS, self._kill_ranks)
+        echoes = rank.outcome.aborted or preempted or rank.outcome.code is ExitCode.PEER_LOST
+        self._timers.after(SIBLING_SECONDS if echoes else KNOWN_SECONDS, self._kill_ranks)
         if self._place.pods > 1:
             self._news_may_come = True
             self._timers.after(NEWS_SECONDS, self._no_news)
@@ -342,10 +375,32 @@ class Pod:
             get_log().warning("marker_not_readable", reason=str(error))
             return False
 
-    def _say_bye(self, decided: PodOutcome) -> None:
-        if self._state != "over":
-            self._send_up(Bye(code=int(decided.code), cause=decided.cause))
+    @property
+    def _recovers(self) -> bool:
+        """Whether another attempt may follow in this pod, unless it was told to end."""
+        return self._spec.lifecycle.recovery is not None and self._told is None
+
+    def _follow(self, verdict: Verdict) -> None:
+        """What node 0 says once all pods have ended their ranks."""
+        code, cause = ExitCode.PREEMPTED_NOT_SAVED if verdict.code is None else ExitCode(verdict.code), verdict.cause
+        ordered = None if verdict.code is None else PodOutcome(code, cause)
+        if self._state == "ended" and self._decided is not None:
+            self._end(replace(ordered or self._decided, again=verdict.again))
+        elif self._state == "done":
+            ordered = ordered or self._order or PodOutcome(ExitCode.PEER_LOST, cause)
+            self._watch_marker(0, replace(ordered, again=verdict.again and self._recovers))
+
+    def _say_bye(self, decided: PodOutcome, ends_pod: bool = False) -> None:
+        if self._state == "over":
+            return
+        self._send_up(Bye(code=int(decided.code), cause=decided.cause))
+        if self._state == "waiting" or ends_pod or decided.code in ENDS_POD or not self._recovers:
             self._end(decided)
+        elif self._node_0_is_lost:
+            self._end(replace(decided, again=True))
+        else:
+            self._state, self._decided = "ended", decided
+            self._timers.cancel()
 
     def _end(self, decided: PodOutcome) -> None:
         self._state = "over"
