@@ -6,7 +6,7 @@ How the processes of a run find each other is in it too, one model for each kind
 
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trainwright_trainer.contract.base import (
     AbsolutePath,
@@ -273,6 +273,8 @@ class Script(Contract):
     """Whether the program uses the exit codes of this contract; otherwise any failure is USER_FAILURE."""
     state_directory: str | None = None
     """Where the attempt ledger and the COMPLETE marker live, if anywhere."""
+    config: dict[str, JsonValue] | None = None
+    """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
 
 
 Work = Annotated[Training | Boosting | Script, Field(discriminator="kind")]

@@ -16,15 +16,10 @@ from trainwright_trainer.contract.base import Contract, Report
 from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.contract.metrics import Phase, StepSplit
 
-LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
-"""Environment variable with the file descriptor of the rank's end of the socket."""
 ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
 """Environment variable with the attempt's nonce, the same in all pods."""
 RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
 """Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
-
-AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
-"""Environment variable that is ``collective`` where a run's ranks agree among themselves, because nothing connects its pods."""
 
 Action = Literal["stop", "save"]
 

@@ -27,9 +27,7 @@ from pydantic import Field, TypeAdapter
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.messages import (
-    LINK_FD_ENV,
     At,
     Committed,
     Heartbeat,
@@ -39,6 +37,7 @@ from trainwright_trainer.rank.messages import (
     Result,
 )
 from trainwright_trainer.rank.place import available_cpus
+from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.wire.messages import Word
 from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce, read_secret

@@ -31,6 +31,7 @@ from trainwright_trainer.supervisor.wire.messages import (
     EndRequested,
     Finished,
     Leave,
+    Position,
     Saved,
     Start,
     Terminate,
@@ -73,6 +74,8 @@ class Pod:
         self._order: PodOutcome | None = None
         self._query: PositionQuery | None = None
         self._observer: Observer | None = None
+        self._signalled = False
+        """Whether the ranks of a script were told to end by SIGTERM."""
         self._failed = False
         self._news_may_come = False
         self._timers = Timers()
@@ -115,6 +118,7 @@ class Pod:
         if self._state == "over":
             return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
+            self._signal_ranks()
             return  # each script ends by itself, within the grace period
         cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
@@ -135,11 +139,12 @@ class Pod:
                 self._ask_positions(message)
             case Act() | Carry() | Ask():
                 self._pass_on(message)
+                if isinstance(message, Carry) and self._stopping is not None and isinstance(self._spec.work, Script):
+                    self._signal_ranks()  # there is no boundary at which all would stop
             case Terminate(cause=cause):
                 self._begin_to_stop(self._told or cause)
-                if isinstance(self._spec.work, Script):
-                    for rank in self.ranks:
-                        rank.tell_to_end()
+                if not self._all_listen:
+                    self._signal_ranks()
             case Dump():
                 in_background(self._dump())
             case Leave():
@@ -225,14 +230,27 @@ class Pod:
     async def _dump(self) -> None:
         self._send_up(await dump(self._spec, self._place, self.attempt or "", self.ranks))
 
+    @property
+    def _all_listen(self) -> bool:
+        """Whether ranks are asked at which boundary they stop. Ranks of our trainer are, and scripts that say so."""
+        return not isinstance(self._spec.work, Script) or all(rank.listens for rank in self.ranks)
+
+    def _signal_ranks(self) -> None:
+        self._signalled = True
+        for rank in self.ranks:
+            rank.tell_to_end()
+
     def _outcome(self, rank: Rank, status: int) -> RankOutcome:
         work = self._spec.work
-        if self._stopping is not None and isinstance(work, Script):
+        if self._signalled and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
         outcome = outcome_of(rank.number, work, rank.result, status, self._now())
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
     def _ask_positions(self, pause: Pause) -> None:
+        if not self._all_listen:
+            self._send_up(Position(request=pause.request, absent=f"the script of {self._place.short} does not ask when to stop"))
+            return
         self._query = PositionQuery(pause.request, self._place.short, self.ranks)
         self._pass_on(pause)
         self._answer_query()

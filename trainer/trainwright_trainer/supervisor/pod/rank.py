@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV, StackFile
+from trainwright_trainer.observe.stacks import StackFile
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
     Act,
@@ -39,6 +39,7 @@ from trainwright_trainer.rank.messages import (
     PhaseChanged,
     Result,
 )
+from trainwright_trainer.run.link import STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod import process_group
 from trainwright_trainer.supervisor.pod.last_words import LastWords
@@ -215,6 +216,11 @@ class Rank(ABC):
         self.beat_at = self.progressed_at = 0.0
         """On the loop's clock, when that came, and when its main thread last went on as far as is known."""
         self._on_word = on_word
+
+    @property
+    def listens(self) -> bool:
+        """Whether it asks at the boundaries of its work if it is to stop, so that SIGTERM is not the way to tell it."""
+        return self.beat is not None and self.beat.tick is not None
 
     @property
     def pid(self) -> int | None:

@@ -218,8 +218,8 @@ class Coordinator:
         self._stop, self._stop_cause = "wanted", cause
         self._tell_everyone(Terminate(cause=cause))
         if isinstance(self._spec.work, Script):
-            self._stop = "agreed"
-        elif self._agreement is None:
+            self._stop = "agreed"  # those that do not ask when to stop have had their signal
+        if self._agreement is None:
             self._ask("stop")
         else:
             self._agreement.action = "stop"  # the question was the same
@@ -267,7 +267,7 @@ class Coordinator:
             case TooLate():
                 self._stop = "agreed" if action == "stop" else self._stop
                 self._tell_everyone(Carry(request=request))
-            case Impossible(why=why) if action == "stop":
+            case Impossible(why=why) if action == "stop" and not isinstance(self._spec.work, Script):
                 message = f"{self._stop_cause.message}, and nothing could be saved: {why}"
                 self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="NotSaved", message=message))
             case Impossible(why=why):
