@@ -264,6 +264,14 @@ class Lifecycle(Contract):
     """What is checked before training. Default: the defaults of its settings."""
 
 
+class ScriptCheckpoints(Contract):
+    """Of a script that saves by ``trainwright_trainer.run``, in its state directory."""
+
+    keep: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Commits that stay."""
+    resume: Literal["auto", "required", "never"] = "auto"
+
+
 class Script(Contract):
     """The user's own program, one process per rank, with torch's environment (RANK, WORLD_SIZE, MASTER_ADDR, ...)."""
 
@@ -273,6 +281,8 @@ class Script(Contract):
     """Whether the program uses the exit codes of this contract; otherwise any failure is USER_FAILURE."""
     state_directory: str | None = None
     """Where the attempt ledger and the COMPLETE marker live, if anywhere."""
+    checkpoints: ScriptCheckpoints | None = None
+    """Set where the program saves by ``trainwright_trainer.run``; what it saves by other means is its own."""
     config: dict[str, JsonValue] | None = None
     """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
 

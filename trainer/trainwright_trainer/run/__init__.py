@@ -2,11 +2,15 @@
 
     from trainwright_trainer import run
 
-    for n in range(start, steps):
-        loss = train_one_step()
-        run.step(n + 1, loss=loss, samples=(n + 1) * batch)
-        if run.should_stop():
-            save()
+    newest = run.checkpoints.newest()
+    start = load(newest.path) if newest else 0
+    for n in range(start + 1, steps + 1):
+        run.step(n, loss=train_one_step(), samples=n * batch)
+        stop = run.should_stop()
+        if stop or n % 1000 == 0:
+            save(run.checkpoints.draft() / f"rank-{run.world.rank}.pt")
+            run.checkpoints.commit(n)
+        if stop:
             run.stopped()
 
 Under our supervisor the steps are watched, measured and served, and all ranks stop at one step. Without it, everything works for
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from trainwright_trainer.run.hand import hand
 from trainwright_trainer.run.launched import World
 from trainwright_trainer.run.launched import world as _world
+from trainwright_trainer.run.saving import Checkpoint, CheckpointError, Checkpoints
 from trainwright_trainer.run.stated import ConfigError, as_kind, stated
 
 if TYPE_CHECKING:
@@ -29,9 +34,14 @@ if TYPE_CHECKING:
 
     Activity = Literal["restoring", "warming_up", "training", "evaluating", "saving"]
 
-__all__ = ["ConfigError", "World", "config", "phase", "should_stop", "step", "stopped", "world"]
+__all__ = [
+    "Checkpoint", "CheckpointError", "Checkpoints", "ConfigError", "World", "checkpoints", "config", "phase", "should_stop",
+    "step", "stopped", "world",
+]
 
 T = TypeVar("T")
+checkpoints = Checkpoints()
+"""Of this run: ``draft()``, ``commit()`` and ``newest()``."""
 world: World
 """This process's rank and the number of all, from whatever launched it. Read anew at each access."""
 

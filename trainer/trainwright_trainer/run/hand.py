@@ -47,7 +47,7 @@ class Hand:
         self.stopping = False
         self.committed: int | None = None
         """Step of the newest checkpoint of this process."""
-        self._world = world(os.environ)
+        self.world = world(os.environ)
         self._by_collective = os.environ.get(AGREEMENT_ENV) == "collective"
         self._boundaries = 0
         self._phase: Phase = "starting"
@@ -62,13 +62,16 @@ class Hand:
 
     def step(self, number: int, values: dict[str, Any]) -> None:
         """A step is done. ``values`` are numbers by metric, without what all their names begin with."""
-        self.at_step = number
+        again, self.at_step = number == self.at_step, number
         if self.link is None:
             return
         if self._phase != "training":
             self.phase("training")
         self.link.mark()
-        self.link.progress.lap()
+        if again:  # more is known of it
+            values = {**self._latest, **values}
+        else:
+            self.link.progress.lap()
         now = time.monotonic()
         if now >= self._due:
             self._due = now + NEWS_SECONDS
@@ -83,7 +86,7 @@ class Hand:
     def should_stop(self) -> bool:
         """At a boundary that all ranks pass in the same order."""
         if self.link is None:
-            if self._boundaries == 0 and self._world.size == 1:
+            if self._boundaries == 0 and self.world.size == 1:
                 self._listen()
         elif not self._by_collective:
             action = self.link.boundary(self._boundaries)
@@ -101,8 +104,10 @@ class Hand:
 
     def phase(self, phase: Phase) -> None:
         """What the main thread does from now on; a step that is done is training again."""
-        if self.link is not None and phase != self._phase:
-            self.link.phase(phase, self.at_step)
+        if self.link is not None:
+            if phase != self._phase:
+                self.link.phase(phase, self.at_step)
+            self.link.mark()
         self._phase = phase
 
     def _listen(self) -> None:
@@ -121,7 +126,7 @@ class Hand:
     def _news(self) -> dict[str, float]:
         """In the thread of the signs of life: what the node's first rank measured since it was last asked."""
         latest, told = self._latest, self._told
-        if latest is told or self._world.local_rank != 0:
+        if not latest or latest is told or self.world.local_rank != 0:
             return {}
         self._told = latest
         found = {f"trainwright_{name}": value for name, value in latest.items() if name != "at"}
@@ -149,7 +154,7 @@ class Hand:
     def _end(self, code: int) -> None:
         if self.link is not None:
             self.flush()
-            rank = self._world.rank
+            rank = self.world.rank
             cause = {"rank": rank, "kind": "Preempted", "message": f"rank {rank} stopped, as it was told, at step {self.at_step}"}
             self.link.end({"type": "result", "code": code, "cause": cause, "step": self.at_step})
 

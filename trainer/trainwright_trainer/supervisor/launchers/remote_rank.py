@@ -35,6 +35,7 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
+    Wanted,
 )
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
@@ -126,7 +127,8 @@ class SendSignal(Contract):
 
 
 FromRemoteRankMessage = (
-    Call | Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+    Call | Hello | Exited | ToldToEnd | StacksWritten
+    | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Wanted | Result
 )
 FROM_REMOTE_RANK: TypeAdapter[FromRemoteRankMessage] = TypeAdapter(Annotated[FromRemoteRankMessage, Field(discriminator="type")])
 

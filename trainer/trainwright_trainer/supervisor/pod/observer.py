@@ -56,7 +56,7 @@ class Observer:
         measurements.forget(OVER_ALL_ATTEMPTS)
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
-        if self._knows_past and not self._is_script:
+        if self._knows_past and spec.work.checkpoints is not None:
             measurements.update({"trainwright_down_seconds": past.down_seconds, EMPTY_ATTEMPTS: past.attempts_without_progress})
 
     def heard(self, rank: Rank, message: FromRankMessage, now: float) -> Paces | Times | None:

@@ -8,6 +8,7 @@ Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
@@ -17,8 +18,21 @@ from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Pause, Result
-from trainwright_trainer.supervisor.event_loop import Timers, in_background
+from trainwright_trainer.rank.messages import (
+    Act,
+    Ask,
+    At,
+    Carry,
+    Committed,
+    FromRankMessage,
+    Given,
+    Measured,
+    Pause,
+    Result,
+    ToRankMessage,
+    Wanted,
+)
+from trainwright_trainer.supervisor.event_loop import Timers, in_background, in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
 from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery, dump
@@ -137,7 +151,7 @@ class Pod:
                 self._start(message)
             case Pause():
                 self._ask_positions(message)
-            case Act() | Carry() | Ask():
+            case Act() | Carry() | Ask() | Given():
                 self._pass_on(message)
                 if isinstance(message, Carry) and self._stopping is not None and isinstance(self._spec.work, Script):
                     self._signal_ranks()  # there is no boundary at which all would stop
@@ -167,6 +181,8 @@ class Pod:
             case At(request=request, tick=tick):
                 if self._query is not None:
                     self._query.answer(rank, request, tick)
+            case Wanted():
+                self._collect_wishes(message)
             case Result():
                 rank.outcome = outcome_of(rank.number, self._spec.work, message, None, self._now())
                 self._timers.after(EXIT_SECONDS, rank.kill)
@@ -247,6 +263,22 @@ class Pod:
         outcome = outcome_of(rank.number, work, rank.result, status, self._now())
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
+    def _collect_wishes(self, message: Wanted) -> None:
+        """Once all ranks of this pod wait for an answer, node 0 hears it."""
+        wishes = [rank.wanted for rank in self.ranks if rank.wanted is not None and rank.wanted.request == message.request]
+        if len(wishes) < len(self.ranks):
+            return
+        other = next((wish for wish in wishes if (wish.what, wish.step) != (message.what, message.step)), None)
+        if other is not None:
+            two = f"{message.what} of step {message.step}, and another {other.what} of step {other.step}"
+            message = message.model_copy(update={"differs": f"a rank of {self._place.short} wants {two}"})
+        in_background(self._send_wish(message))
+
+    async def _send_wish(self, message: Wanted) -> None:
+        if message.what == "commit":
+            await in_daemon_thread(os.sync)  # a commit fsyncs each file, on node 0's machine alone
+        self._send_up(message)
+
     def _ask_positions(self, pause: Pause) -> None:
         if not self._all_listen:
             self._send_up(Position(request=pause.request, absent=f"the script of {self._place.short} does not ask when to stop"))
@@ -260,7 +292,7 @@ class Pod:
             self._query = None
             self._send_up(position)
 
-    def _pass_on(self, message: Pause | Act | Carry | Ask) -> None:
+    def _pass_on(self, message: ToRankMessage) -> None:
         for rank in self.ranks:
             rank.say(message)
 

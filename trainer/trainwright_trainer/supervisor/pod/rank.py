@@ -28,16 +28,14 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.stacks import StackFile
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
-    Act,
-    Ask,
-    Carry,
     Committed,
     FromRankMessage,
     Heartbeat,
     Measured,
-    Pause,
     PhaseChanged,
     Result,
+    ToRankMessage,
+    Wanted,
 )
 from trainwright_trainer.run.link import STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
@@ -207,6 +205,8 @@ class Rank(ABC):
         self.result: Result | None = None
         self.outcome: RankOutcome | None = None
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
+        self.wanted: Wanted | None = None
+        """What it waits for."""
         self.last_words: LastWords | None = None
         """Of a script on this machine."""
         self.alive = False
@@ -228,7 +228,7 @@ class Rank(ABC):
         return None
 
     @abstractmethod
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         """Send it a message, without waiting for it."""
 
     @abstractmethod
@@ -256,6 +256,8 @@ class Rank(ABC):
                 self.step = int(step)
             case Committed(step=step):
                 self.committed_step = step
+            case Wanted():
+                self.wanted = message
             case Result(step=step):
                 self.result = message
                 self.step = self.step if step is None else step
@@ -297,7 +299,7 @@ class RankProcess(Rank):
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         self._link.say(message)
 
     def signal(self, number: signal.Signals) -> None:
