@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import enum
 import json
+import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -151,3 +153,15 @@ def test_anything_is_read_or_refused(stated: dict[str, Any]) -> None:
         as_kind(Settings, {"model": {"layers": 1}, **stated})
     except ConfigError as error:
         assert str(error).startswith("config.")  # noqa: PT017 - either is fine
+
+
+def test_the_page_has_a_script_that_runs_on_a_laptop(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/script-library.md").read_text()
+    [program] = re.findall(r"^```python laptop.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "laptop.py").write_text(program)
+    for steps in (250, 300):
+        (tmp_path / "config.json").write_text(json.dumps({"steps": steps}))
+        told = {**os.environ, "TRAINWRIGHT_CONFIG": str(tmp_path / "config.json")}
+        done = subprocess.run([sys.executable, "laptop.py"], cwd=tmp_path, env=told, check=True, capture_output=True, text=True)
+        assert int(done.stdout) == steps * (steps + 1) // 2
+    assert (tmp_path / "checkpoints/commits").is_dir()
