@@ -15,9 +15,10 @@ from tests.engines.pods import Pod, Pods, address
 from tests.engines.processes import ROOT
 from tests.processes import wait_until
 
-from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract.ledger import AttemptStarted
 
 SCRIPTS = ("accelerated", "sharded", "lightning_fit", "fabric_loop")
 GUIDE = ROOT / "docs/guides/trl.md"

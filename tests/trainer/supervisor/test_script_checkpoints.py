@@ -15,8 +15,9 @@ from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.checkpoint import CheckpointStore
-from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract.ledger import AttemptStarted
 
 SAVES = """
     import json, os, sys, time

@@ -17,9 +17,10 @@ from trainwright_trainer.checkpoint import (
     write_complete,
 )
 from trainwright_trainer.checkpoint.keeper import Keeper
-from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
+from trainwright_trainer.checkpoint.ledger import Ledger, Past
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import NoCheckpointError, PodError
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import Given, Wanted
