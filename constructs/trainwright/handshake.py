@@ -81,6 +81,9 @@ class Guarantee(Enum):
     RESTART_ALL = "restart of all ranks together"
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
+    SCRIPT_RESUME = "resume from what the script committed"
+    """What it loads of that is its own, so that nobody can promise that it resumes exactly."""
+    SCRIPT_STEPS = "hangs and metrics by the script's steps"
 
 
 class Elastic(NamedTuple):

@@ -441,6 +441,9 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
     )
 
 
+_BY_LIBRARY = {Guarantee.SCRIPT_RESUME, Guarantee.SCRIPT_STEPS}
+
+
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     """The guarantees that target, topology, workload and engine all keep; an opaque command has none. What a program saves when
     it is told to end is nobody's guarantee unless the run says that it saves.
@@ -450,9 +453,11 @@ def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
         saves = {Guarantee.SIGTERM_SAVE} if run.saved_by == "own" else set()
-        kept &= {Guarantee.RESTART_ALL} | ({Guarantee.EXIT_CODES} | saves if run.workload.protocol else set())
-    elif engine := run.topology.engine:
-        kept -= _beyond(CAPABILITIES[engine])
+        protocol = {Guarantee.EXIT_CODES} | saves if run.workload.protocol else set()
+        library = _BY_LIBRARY | {Guarantee.SIGTERM_SAVE} if run.saved_by == "script" else set()
+        kept &= {Guarantee.RESTART_ALL} | protocol | library
+    else:
+        kept -= _BY_LIBRARY | (_beyond(CAPABILITIES[engine]) if (engine := run.topology.engine) else set())
     return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)
 
 

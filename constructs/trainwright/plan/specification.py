@@ -163,7 +163,12 @@ def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
     workload = run.workload
     if isinstance(workload, ScriptWorkload):
         directory = planned.checkpoint.directory if planned.checkpoint else None
-        return {"kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory}
+        keeps = run.saved_by == "script"
+        return {
+            "kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory,
+            "checkpoints": {"keep": run.checkpoints.keep, "resume": run.checkpoints.resume} if keeps else None,
+            "config": workload.config,
+        }
     if isinstance(workload, TrainerWorkload):
         return _training(run, workload, planned)
     if isinstance(workload, BoostingWorkload):
@@ -247,7 +252,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
         f"/work/{key}": (f"run:/workload/{key}", STATED)
-        for key in (*TrainingSettings.model_fields, *BoostingSettings.model_fields, "command", "protocol")
+        for key in (*TrainingSettings.model_fields, *BoostingSettings.model_fields, "command", "protocol", "config")
     },
 }
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""

@@ -317,6 +317,8 @@ def checkpoints(compiled: CompiledRun) -> str:
         return f"not known: nobody says who saves (checkpoints.by); {directory}{grace.seconds} s grace"
     if plan.saved_by == "own":
         return f"{own.saves_to}, by the program itself; {grace.seconds} s grace"
+    if plan.saved_by == "script":
+        return f"{own.directory}, when the script commits, {own.keep} of them stay; {grace.seconds} s grace"
     if own.size is None:
         return f"{own.directory} {own.every}, of a size that is not known; {grace.seconds} s grace"
     waits = "" if own.background or plan.workload != "trainer" else ", training waits for it"

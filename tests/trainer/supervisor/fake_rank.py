@@ -23,9 +23,9 @@ from typing import Any, NoReturn
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 from trainwright_trainer.contract.metrics import StepSplit
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.link import Link, open_link
-from trainwright_trainer.rank.messages import ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 
 RANK = int(os.environ["RANK"])
 TICK_SECONDS = float(os.environ.get("FAKE_TICK_SECONDS", "0.02"))

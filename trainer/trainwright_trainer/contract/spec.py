@@ -6,7 +6,7 @@ How the processes of a run find each other is in it too, one model for each kind
 
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trainwright_trainer.contract.base import (
     AbsolutePath,
@@ -282,6 +282,14 @@ class Lifecycle(Contract):
     """How the run goes on without new pods. Default: not at all, every pod ends with the attempt."""
 
 
+class ScriptCheckpoints(Contract):
+    """Of a script that saves by ``trainwright_trainer.run``, in its state directory."""
+
+    keep: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Commits that stay."""
+    resume: Literal["auto", "required", "never"] = "auto"
+
+
 class Script(Contract):
     """The user's own program, one process per rank, with torch's environment (RANK, WORLD_SIZE, MASTER_ADDR, ...)."""
 
@@ -291,6 +299,10 @@ class Script(Contract):
     """Whether the program uses the exit codes of this contract; otherwise any failure is USER_FAILURE."""
     state_directory: str | None = None
     """Where the attempt ledger and the COMPLETE marker live, if anywhere."""
+    checkpoints: ScriptCheckpoints | None = None
+    """Set where the program saves by ``trainwright_trainer.run``; what it saves by other means is its own."""
+    config: dict[str, JsonValue] | None = None
+    """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
 
 
 Work = Annotated[Training | Boosting | Script, Field(discriminator="kind")]

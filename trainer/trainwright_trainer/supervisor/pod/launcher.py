@@ -21,16 +21,10 @@ from trainwright_trainer.contract.spec import RunSpec, Script, Work, World
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import (
-    AGREEMENT_ENV,
-    ATTEMPT_ENV,
-    LINK_FD_ENV,
-    RESUME_BEFORE_ENV,
-    FromRankMessage,
-    PhaseChanged,
-)
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, FromRankMessage, PhaseChanged
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.rank.specification import Specification
+from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess

@@ -8,6 +8,7 @@ Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -19,8 +20,21 @@ from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Pause, Result
-from trainwright_trainer.supervisor.event_loop import Timers, in_background
+from trainwright_trainer.rank.messages import (
+    Act,
+    Ask,
+    At,
+    Carry,
+    Committed,
+    FromRankMessage,
+    Given,
+    Measured,
+    Pause,
+    Result,
+    ToRankMessage,
+    Wanted,
+)
+from trainwright_trainer.supervisor.event_loop import Timers, in_background, in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
 from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery, dump
@@ -33,6 +47,7 @@ from trainwright_trainer.supervisor.wire.messages import (
     EndRequested,
     Finished,
     Leave,
+    Position,
     Saved,
     Start,
     Terminate,
@@ -91,6 +106,8 @@ class Pod:
         self._node_0_is_lost = False
         self._query: PositionQuery | None = None
         self._observer: Observer | None = None
+        self._signalled = False
+        """Whether the ranks of a script were told to end by SIGTERM."""
         self._failed = False
         self._news_may_come = False
         self._timers = Timers()
@@ -139,6 +156,7 @@ class Pod:
             self._end(replace(self._decided, again=True))
             return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
+            self._signal_ranks()
             return  # each script ends by itself, within the grace period
         cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
@@ -157,13 +175,14 @@ class Pod:
                 self._start(message)
             case Pause():
                 self._ask_positions(message)
-            case Act() | Carry() | Ask():
+            case Act() | Carry() | Ask() | Given():
                 self._pass_on(message)
+                if isinstance(message, Carry) and self._stopping is not None and isinstance(self._spec.work, Script):
+                    self._signal_ranks()  # there is no boundary at which all would stop
             case Terminate(cause=cause):
                 self._begin_to_stop(self._told or cause)
-                if isinstance(self._spec.work, Script):
-                    for rank in self.ranks:
-                        rank.tell_to_end()
+                if not self._all_listen:
+                    self._signal_ranks()
             case Dump():
                 in_background(self._dump())
             case Leave():
@@ -188,6 +207,8 @@ class Pod:
             case At(request=request, tick=tick):
                 if self._query is not None:
                     self._query.answer(rank, request, tick)
+            case Wanted():
+                self._collect_wishes(message)
             case Result():
                 rank.outcome = outcome_of(rank.number, self._spec.work, message, None, self._now())
                 self._timers.after(EXIT_SECONDS, rank.kill)
@@ -251,14 +272,43 @@ class Pod:
     async def _dump(self) -> None:
         self._send_up(await dump(self._spec, self._place, self.attempt or "", self.ranks))
 
+    @property
+    def _all_listen(self) -> bool:
+        """Whether ranks are asked at which boundary they stop. Ranks of our trainer are, and scripts that say so."""
+        return not isinstance(self._spec.work, Script) or all(rank.listens for rank in self.ranks)
+
+    def _signal_ranks(self) -> None:
+        self._signalled = True
+        for rank in self.ranks:
+            rank.tell_to_end()
+
     def _outcome(self, rank: Rank, status: int) -> RankOutcome:
         work = self._spec.work
-        if self._stopping is not None and isinstance(work, Script):
+        if self._signalled and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
         outcome = outcome_of(rank.number, work, rank.result, status, self._now())
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
+    def _collect_wishes(self, message: Wanted) -> None:
+        """Once all ranks of this pod wait for an answer, node 0 hears it."""
+        wishes = [rank.wanted for rank in self.ranks if rank.wanted is not None and rank.wanted.request == message.request]
+        if len(wishes) < len(self.ranks):
+            return
+        other = next((wish for wish in wishes if (wish.what, wish.step) != (message.what, message.step)), None)
+        if other is not None:
+            two = f"{message.what} of step {message.step}, and another {other.what} of step {other.step}"
+            message = message.model_copy(update={"differs": f"a rank of {self._place.short} wants {two}"})
+        in_background(self._send_wish(message))
+
+    async def _send_wish(self, message: Wanted) -> None:
+        if message.what == "commit":
+            await in_daemon_thread(os.sync)  # a commit fsyncs each file, on node 0's machine alone
+        self._send_up(message)
+
     def _ask_positions(self, pause: Pause) -> None:
+        if not self._all_listen:
+            self._send_up(Position(request=pause.request, absent=f"the script of {self._place.short} does not ask when to stop"))
+            return
         self._query = PositionQuery(pause.request, self._place.short, self.ranks)
         self._pass_on(pause)
         self._answer_query()
@@ -268,7 +318,7 @@ class Pod:
             self._query = None
             self._send_up(position)
 
-    def _pass_on(self, message: Pause | Act | Carry | Ask) -> None:
+    def _pass_on(self, message: ToRankMessage) -> None:
         for rank in self.ranks:
             rank.say(message)
 

@@ -25,20 +25,19 @@ from pydantic import TypeAdapter, ValidationError
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV, StackFile
+from trainwright_trainer.observe.stacks import StackFile
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
-    Act,
-    Ask,
-    Carry,
     Committed,
     FromRankMessage,
     Heartbeat,
     Measured,
-    Pause,
     PhaseChanged,
     Result,
+    ToRankMessage,
+    Wanted,
 )
+from trainwright_trainer.run.link import STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod import process_group
 from trainwright_trainer.supervisor.pod.last_words import LastWords
@@ -218,6 +217,8 @@ class Rank(ABC):
         self.result: Result | None = None
         self.outcome: RankOutcome | None = None
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
+        self.wanted: Wanted | None = None
+        """What it waits for."""
         self.last_words: LastWords | None = None
         """Of a script on this machine."""
         self.alive = False
@@ -229,12 +230,17 @@ class Rank(ABC):
         self._on_word = on_word
 
     @property
+    def listens(self) -> bool:
+        """Whether it asks at the boundaries of its work if it is to stop, so that SIGTERM is not the way to tell it."""
+        return self.beat is not None and self.beat.tick is not None
+
+    @property
     def pid(self) -> int | None:
         """Of its process, where that is a child of this supervisor."""
         return None
 
     @abstractmethod
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         """Send it a message, without waiting for it."""
 
     @abstractmethod
@@ -262,6 +268,8 @@ class Rank(ABC):
                 self.step = int(step)
             case Committed(step=step):
                 self.committed_step = step
+            case Wanted():
+                self.wanted = message
             case Result(step=step):
                 self.result = message
                 self.step = self.step if step is None else step
@@ -310,7 +318,7 @@ class RankProcess(Rank):
         """Take part in an attempt: a rank that was started before it."""
         self._on_word, self.progressed_at = on_word, asyncio.get_running_loop().time()
 
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         self._link.say(message)
 
     def signal(self, number: signal.Signals) -> None:

@@ -14,7 +14,7 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Action, Ask
+from trainwright_trainer.rank.messages import Action, Ask, Given
 from trainwright_trainer.supervisor.event_loop import in_background
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
@@ -261,6 +261,12 @@ class LoneCoordinator(Coordinator):
         if self.state == "running" and self._stop == "no":
             get_log().error("peer_lost", reason=cause.message)
             self._everyone_obeys(leave_without_peer(cause, silent=True))
+
+    def _grant(self, request: int) -> None:
+        if self._spec.world.nodes == 1 and self._spec.world.rendezvous.kind != "c10d":
+            return super()._grant(request)
+        why = "nothing connects the pods of this run, so that they cannot commit together; let the script save by itself"
+        self._tell_everyone(Given(request=request, error=why))
 
     @property
     def _save_every(self) -> float | None:

@@ -19,7 +19,7 @@ from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.hang import DUMP_SECONDS, Dumped, Hang, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements, RunPace
-from trainwright_trainer.rank.messages import Act, Action, Carry, Pause
+from trainwright_trainer.rank.messages import Act, Action, Carry, Given, Pause, Wanted
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.run.history import History, keep_times
@@ -87,6 +87,8 @@ class Coordinator:
         self._stop_cause = Cause(kind="ToldToEnd", message="the run was told to end")
         self._agreement: Agreement | None = None
         self._saving = False
+        self._wishes: dict[int, Wanted] = {}
+        """What the ranks of each pod wait for, by node."""
         self._hang: Hang | None = None
         self._pace = RunPace(spec.world.size, measurements)
         self._bookkeeping: asyncio.Task[None] | None = None
@@ -145,6 +147,9 @@ class Coordinator:
             case Saved(step=step):
                 self._saving = False
                 self._committed_step = step
+            case Wanted():
+                self._wishes[peer.node] = message
+                self._grant(message.request)
             case Stuck():
                 self._inspect(message)
             case Dumped() if self._hang is not None:
@@ -255,8 +260,8 @@ class Coordinator:
         self._stop, self._stop_cause = "wanted", cause
         self._tell_everyone(Terminate(cause=cause))
         if isinstance(self._spec.work, Script):
-            self._stop = "agreed"
-        elif self._agreement is None:
+            self._stop = "agreed"  # those that do not ask when to stop have had their signal
+        if self._agreement is None:
             self._ask("stop")
         else:
             self._agreement.action = "stop"  # the question was the same
@@ -273,6 +278,30 @@ class Coordinator:
         else:
             self._saving = False  # asked for once more if it is still not there by then: it may have failed
             self._save_after(self._save_every)
+
+    def _grant(self, request: int) -> None:
+        """Act once all pods wait for the same; one that is done, or asks for something else, will never."""
+        wishes = [wish for wish in self._wishes.values() if wish.request == request]
+        if len(wishes) == self._pods and self.state == "running":
+            self._wishes.clear()
+            in_background(self._give(wishes))
+
+    async def _give(self, wishes: list[Wanted]) -> None:
+        wanted = wishes[0]
+        differ = next((wish.differs for wish in wishes if wish.differs), None)
+        if differ is None and len({(wish.what, wish.step) for wish in wishes}) > 1:
+            differ = "; ".join(f"{wish.what} of step {wish.step}" for wish in wishes[:4])
+        if differ is not None:
+            given = Given(request=wanted.request, error=f"all ranks must want the same checkpoint, and they differ: {differ}")
+        else:
+            try:
+                given = await self._history.give(wanted)
+            except PodError as error:
+                if self.state == "running":
+                    self._everyone_leaves(error.exit_code, error.cause)
+                return
+        if self.state == "running":
+            self._tell_everyone(given)
 
     def _ask(self, action: Action) -> None:
         nodes = [peer.node for peer in self._peers.values() if peer.bye is None]  # the others are done
@@ -304,7 +333,7 @@ class Coordinator:
             case TooLate():
                 self._stop = "agreed" if action == "stop" else self._stop
                 self._tell_everyone(Carry(request=request))
-            case Impossible(why=why) if action == "stop":
+            case Impossible(why=why) if action == "stop" and not isinstance(self._spec.work, Script):
                 message = f"{self._stop_cause.message}, and nothing could be saved: {why}"
                 self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="NotSaved", message=message))
             case Impossible(why=why):

@@ -1,6 +1,6 @@
 """What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
 
-``Pause``, ``Act``, ``Carry`` and ``Ask`` pass through to the ranks as they are.
+``Pause``, ``Act``, ``Carry``, ``Ask`` and ``Given`` pass through to the ranks as they are.
 
 When a pod of a running attempt is lost, the attempt ends in every other one, and a new one starts with all of them.
 :func:`leave_without_peer` is the only place that decides it, for node 0's coordinator and for the pods that lose node 0. A
@@ -20,7 +20,7 @@ from trainwright_trainer.contract.base import Contract, Index, Report
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.hang import Dumped, Stuck
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Pause
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Given, Pause, Wanted
 
 Word = Annotated[str, Field(max_length=256)]
 """What a stranger may have sent, and a log repeats."""
@@ -184,9 +184,9 @@ class Finished(Contract):
     type: Literal["finished"] = "finished"
 
 
-Upward = EndRequested | Position | Saved | Stuck | Dumped | Paces | Times | Bye
+Upward = EndRequested | Position | Saved | Wanted | Stuck | Dumped | Paces | Times | Bye
 """To node 0, after the ``Join``."""
-Downward = Start | Pause | Act | Carry | Ask | Terminate | Dump | Leave | Verdict | Finished
+Downward = Start | Pause | Act | Carry | Ask | Given | Terminate | Dump | Leave | Verdict | Finished
 """From node 0."""
 AnyMessage = Ping | Knock | Challenge | Join | Upward | Downward
 
