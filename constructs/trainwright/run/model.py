@@ -300,7 +300,7 @@ class Run(Model):
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        if isinstance(obj, Run) and isinstance(obj.workload, ScriptWorkload) and obj.workload.brings:
+        if isinstance(obj, Run) and getattr(getattr(obj, "workload", None), "brings", None):
             obj = {name: getattr(obj, name) for name in obj.model_fields_set}
         return super().model_validate(with_brought(obj) if isinstance(obj, Mapping) else obj, **options)
 
