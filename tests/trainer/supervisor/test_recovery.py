@@ -16,8 +16,9 @@ from tests.processes import is_running, wait_until
 from tests.trainer.supervisor.conftest import NewRun, training_work
 from tests.trainer.supervisor.pods import Run
 
-from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, Ledger
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
 RETRIES_SPENT = ExitCode.RETRIES_SPENT
 TRAINS, FINISHES = "finish:100000", "finish:30"
