@@ -164,6 +164,7 @@ lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml;
 	$(COMPILE) pyproject.toml --group build trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/rehearse.txt
 	$(COMPILE) pyproject.toml --group build --constraint requirements/test.txt --output-file requirements/synth.txt
 	$(COMPILE) trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/trainer.txt
+	$(COMPILE) trainer/pyproject.toml --constraint requirements/test.txt --output-file requirements/supervisor.txt
 	$(COMPILE) --group build --constraint requirements/test.txt --output-file requirements/build.txt
 	$(COMPILE) --group lock --output-file requirements/lock.txt
 	$(COMPILE) trainer/pyproject.toml --extra torch --group bench --constraint requirements/test.txt --output-file requirements/bench.txt

@@ -12,6 +12,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest import gang, kueue, supporting
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.bringing import BRING_CONTAINER, VOLUME
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
@@ -245,25 +246,28 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
     return [*parts, *_containers(pod, f"{pointer}/spec/initContainers", f"{pointer}/spec/containers")]
 
 
+_BROUGHT = "write supervisor: image where the image has one, or change supervisor of the profile"
 _FIELDS = {
     "shm": "remove it: the size of shared memory is resources.shared_memory",
     "tmp": "remove it: the root file system is read-only, and programs need /tmp; write `/tmp: {scratch: 20Gi}` under mounts",
     "spec": "change files, or the run's own fields",
+    VOLUME: _BROUGHT,
 }
 """Volumes that no entry of ``mounts`` stands for -> what to write instead."""
 
 
 def _containers(pod: Manifest, pointer: str, beside: str) -> list[Owned]:
     planned = pod.get("initContainers") or []
-    waiting = [number for number, one in enumerate(planned) if one["name"] == AWAIT_CONTAINER]
-    others = [number for number, one in enumerate(planned) if one["name"] != AWAIT_CONTAINER]
     return [
-        *(Owned(f"{pointer}/{number}(/.*)?", "how pods wait for their data", "change prepare") for number in waiting),
-        *(Owned(f"{pointer}/{number}(/.*)?", _STATED, _WHERE) for number in others),
+        *(Owned(f"{pointer}/{number}(/.*)?", *_OURS.get(one["name"], (_STATED, _WHERE))) for number, one in enumerate(planned)),
         *(Owned(f"{beside}/{number}(/.*)?", _STATED, _WHERE) for number in range(1, len(pod["containers"]))),
     ]
 
 
+_OURS = {
+    AWAIT_CONTAINER: ("how pods wait for their data", "change prepare"),
+    BRING_CONTAINER: ("what brings the supervisor", _BROUGHT),
+}
 _STATED, _WHERE = "a container that the run or its pool states", "change containers, or pods.containers of the pool"
 
 

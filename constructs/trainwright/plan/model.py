@@ -273,6 +273,23 @@ class PlacementPlan(NamedTuple):
     reason: str
 
 
+COPIED_MEGABYTES, PULLED_MEGABYTES = 71, 23
+
+
+class BroughtSupervisor(NamedTuple):
+    """A supervisor that the pods bring along."""
+
+    image: str
+    mounted: bool
+    """As a volume of the image; otherwise an init container copies it."""
+
+    @property
+    def cost(self) -> str:
+        """As measured by benchmarks/brought_supervisor.py."""
+        how = "mounted from" if self.mounted else f"copied by an init container ({COPIED_MEGABYTES} MB) from"
+        return f"{how} {self.image.partition('@')[0]} ({PULLED_MEGABYTES} MB to pull, once a node)"
+
+
 class Plan(NamedTuple):
     """What ``trainwright plan`` prints, and what a target lowers."""
 
@@ -316,3 +333,5 @@ class Plan(NamedTuple):
     """None where pods may share a node."""
     control: ControlPlan | None = None
     """None where no supervisor listens for another."""
+    supervisor: BroughtSupervisor | None = None
+    """None where it is in the image, or nowhere."""
