@@ -26,7 +26,7 @@ from tests.programs import needs, path_of
 
 from trainwright.rendezvous.mpi import KEYS, SSHD
 from trainwright_trainer.commands.local import free_port
-from trainwright_trainer.contract.layout import brought_command
+from trainwright_trainer.contract.layout import IMAGE_FOLDER, brought_command
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "trainer" / "images"
@@ -89,7 +89,7 @@ def test_the_supervisor_s_image_has_its_folder_and_nothing_else() -> None:
     assert not file.last.values("RUN")
     assert file.values("USER") == ["1000:1000"]
     (starts,) = file.last.values("ENTRYPOINT")
-    assert tuple(json.loads(starts)) == brought_command("")
+    assert tuple(json.loads(starts)) == brought_command(IMAGE_FOLDER)
 
 
 @each_of_ranks

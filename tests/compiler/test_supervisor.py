@@ -94,7 +94,7 @@ def test_all_pods_that_are_supervised_bring_it(target: str, shape: str, version:
             assert volume == {"name": "supervisor", "emptyDir": {"sizeLimit": "256Mi"}}
             (brings,) = pod["initContainers"]
             assert (brings["name"], brings["image"]) == ("bring-supervisor", IMAGE)
-            assert brings["command"][0] == "/lib/ld.so"
+            assert brings["command"][0] == "/self/lib/ld.so"
             assert brings["command"][-1] == FOLDER
 
 

@@ -23,15 +23,23 @@ LEFT_OUT = (
     "__pycache__", "test", "tests", "idlelib", "tkinter", "turtle*", "ensurepip", "lib2to3", "distutils", "pydoc_data",
     "config-*", "site-packages", "dist-packages", "_tkinter*", "_dbm*", "_gdbm*", "_curses*", "readline*", "nis*", "*sqlite3*",
     "_test*", "_xxtest*", "*.a", "pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "_distutils_hack", "*.pth",
+    "*.pyi",
 )
 """Of the standard library and of the packages: what no supervisor imports."""
+SERVICES = {"s3", "sso", "sso-oidc", "sts"}
+"""Of Amazon's services, those by which an object store and its keys are reached; botocore describes hundreds."""
 
 
 def main(packages: Path, folder: Path) -> None:
     left_out = shutil.ignore_patterns(*LEFT_OUT)
     library = folder / "lib" / Path(sysconfig.get_path("stdlib")).name
     shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=left_out)
-    shutil.copytree(packages, site.getsitepackages([str(folder)])[-1], ignore=left_out, dirs_exist_ok=True)
+    own = Path(site.getsitepackages([str(folder)])[-1])
+    shutil.copytree(packages, own, ignore=left_out, dirs_exist_ok=True)
+    for service in own.glob("botocore/data/*/"):
+        if service.name not in SERVICES:
+            shutil.rmtree(service)
+    (folder / "self").symlink_to(".")  # the contract's IMAGE_FOLDER
     (folder / "bin").mkdir()
     shutil.copy(sys.executable, folder / "bin" / "python3")
     loader = LOADERS[platform.machine()]
@@ -41,12 +49,12 @@ def main(packages: Path, folder: Path) -> None:
     # Whoever reads these may not write beside them, and copies need not keep times.
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compileall.compile_dir(folder / "lib", quiet=1, stripdir=str(folder), invalidation_mode=unchecked)
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder, *(path for part in ("bin", "lib") for path in (folder / part, *(folder / part).rglob("*")))):
         path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" or path.name == "ld.so" else 0o644)
 
 
 def programs(folder: Path) -> list[Path]:
-    return [folder / "bin" / "python3", *folder.rglob("*.so"), *folder.rglob("*.so.*")]
+    return [folder / "bin" / "python3", *(folder / "lib").rglob("*.so"), *(folder / "lib").rglob("*.so.*")]
 
 
 def libraries(loader: str, path: Path) -> list[str]:

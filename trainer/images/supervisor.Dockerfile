@@ -9,6 +9,7 @@ ARG BASE_IMAGE=docker.io/library/python:3.11.16-slim-bookworm@sha256:a36c24f9cbd
 
 FROM ${BASE_IMAGE} AS build
 ARG BASE_IMAGE
+ARG EXTRAS="s3"
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY trainer/images/require_digest.sh images/
@@ -17,6 +18,11 @@ RUN python -m venv /opt/trainer
 
 COPY requirements/supervisor.txt requirements/
 RUN /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/supervisor.txt
+
+COPY requirements/images/*.txt requirements/images/
+RUN for extra in $EXTRAS; do \
+      /opt/trainer/bin/pip install --require-hashes --no-deps --requirement "requirements/images/$extra.txt" || exit 1; \
+    done
 
 # Build tools have an environment of their own, which stays behind: Debian's own Python takes no packages from pip.
 COPY requirements/build.txt requirements/
@@ -37,5 +43,5 @@ LABEL org.opencontainers.image.title="trainwright-supervisor" org.opencontainers
 COPY --from=build /supervisor /
 USER 1000:1000
 WORKDIR /
-ENTRYPOINT ["/lib/ld.so", "--library-path", "/lib", "/bin/python3", "-I", "-m", "trainwright_trainer"]
+ENTRYPOINT ["/self/lib/ld.so", "--library-path", "/self/lib", "/self/bin/python3", "-I", "-m", "trainwright_trainer"]
 CMD ["--help"]

@@ -24,6 +24,8 @@ TRAINER_COMMAND = ("trainwright-trainer",)
 SUPERVISE_COMMAND = (*TRAINER_COMMAND, "supervise")
 BROUGHT_FOLDER = "/trainwright-supervisor"
 """Where a pod finds the supervisor that it brings along, if its image has none."""
+IMAGE_FOLDER = "/self"
+"""The same folder in its own image, whose root it is: a link to the root, for Python looks for its library in no root."""
 BRING_MODULE = "trainwright_trainer.supervisor.bring"
 """Copies it there, from its own image."""
 
