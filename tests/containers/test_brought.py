@@ -1,4 +1,4 @@
-"""Pods of a run in dist/ bring the supervisor into images that have nothing of ours, as containers: ``make test-image FAMILY=supervisor``.
+"""Pods of a run in dist/ bring the supervisor into images that have nothing of ours: ``make test-image FAMILY=supervisor``.
 
 It needs root, buildah, crun, mmdebstrap, musl-tools and busybox-static, and the image that ``SUPERVISOR`` names. What stands for
 an image is a folder: no registry is asked.

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -115,8 +115,22 @@ def bundle(place: Place, image: Image) -> Path:
     """Make the folder that crun starts the container from; returns it."""
     folder = place.home
     configuration = configure(place, image)
+    make_mount_points(image.root, configuration["mounts"])
     (folder / "config.json").write_text(json.dumps(configuration, indent=2), encoding="utf-8")
     return folder
+
+
+def make_mount_points(root: Path, mounts: Sequence[Tree]) -> None:
+    """What crun would make in the root by itself: pods share it here, and two that make one folder at a time fail."""
+    for mount in sorted(mounts, key=lambda mount: str(mount["destination"])):
+        if mount["destination"].startswith(("/dev/", "/proc/", "/sys/")):
+            continue  # in what is mounted there
+        point, source = root / mount["destination"][1:], Path(mount["source"])
+        if source.is_file():
+            point.parent.mkdir(parents=True, exist_ok=True)
+            point.touch()
+        else:
+            point.mkdir(parents=True, exist_ok=True)
 
 
 def configure(place: Place, image: Image, profile: Path = SECCOMP) -> dict[str, Any]:
