@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {
     "run": "brought", "identity": "brought-00000000",
     "world": {
         "nodes": 1, "processes_per_node": 1, "device": "cpu", "node_index_env": "JOB_COMPLETION_INDEX",
-        "rendezvous": {"kind": "static", "host": "127.0.0.1", "port": 29500},
+        "rendezvous": {"kind": "static", "host": "127.0.0.1", "port": 29500}, "control_port": 29400,
     },
     "lifecycle": {"grace_seconds": 30},
     "work": {"kind": "script", "command": ["true"]},

@@ -16,6 +16,7 @@ from trainwright.manifest.template.bringing import BRING_CONTAINER, VOLUME
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
+from trainwright.plan.packages import CONTAINER
 from trainwright.rendezvous.mpi import MPI
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
@@ -259,14 +260,16 @@ _FIELDS = {
 def _containers(pod: Manifest, pointer: str, beside: str) -> list[Owned]:
     planned = pod.get("initContainers") or []
     return [
-        *(Owned(f"{pointer}/{number}(/.*)?", *_OURS.get(one["name"], (_STATED, _WHERE))) for number, one in enumerate(planned)),
+        *(Owned(f"{pointer}/{number}(/.*)?", *_PLANNED.get(one["name"], (_STATED, _WHERE)))
+          for number, one in enumerate(planned)),
         *(Owned(f"{beside}/{number}(/.*)?", _STATED, _WHERE) for number in range(1, len(pod["containers"]))),
     ]
 
 
-_OURS = {
+_PLANNED = {
     AWAIT_CONTAINER: ("how pods wait for their data", "change prepare"),
     BRING_CONTAINER: ("what brings the supervisor", _BROUGHT),
+    CONTAINER: ("how packages are installed", "change workload.packages"),
 }
 _STATED, _WHERE = "a container that the run or its pool states", "change containers, or pods.containers of the pool"
 

@@ -273,7 +273,7 @@ class PlacementPlan(NamedTuple):
     reason: str
 
 
-COPIED_MEGABYTES, PULLED_MEGABYTES = 71, 23
+COPIED_MEGABYTES, COPY_SECONDS, PULLED_MEGABYTES = 96, 0.6, 33
 
 
 class BroughtSupervisor(NamedTuple):
@@ -285,8 +285,9 @@ class BroughtSupervisor(NamedTuple):
 
     @property
     def cost(self) -> str:
-        """As measured by benchmarks/brought_supervisor.py."""
-        how = "mounted from" if self.mounted else f"copied by an init container ({COPIED_MEGABYTES} MB) from"
+        """As benchmarks/brought.py measured it."""
+        copied = f"copied by an init container ({COPIED_MEGABYTES} MB, about {COPY_SECONDS} s of each pod's start) from"
+        how = "mounted from" if self.mounted else copied
         return f"{how} {self.image.partition('@')[0]} ({PULLED_MEGABYTES} MB to pull, once a node)"
 
 

@@ -6,7 +6,7 @@ import re
 
 from trainwright.cluster import Cluster
 from trainwright.cluster.model import is_from
-from trainwright.handshake import Needs, Rendezvous
+from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.plan.model import BroughtSupervisor
 from trainwright.run import Run, ScriptWorkload
 
@@ -18,13 +18,22 @@ IN_THE_IMAGE = {Rendezvous.C10D: "torch, by which its pods meet", Rendezvous.RAY
 """Rendezvous -> what the supervisor itself imports there, which only the image can have."""
 
 
-def plan_supervisor(run: Run, cluster: Cluster, needs: Needs) -> BroughtSupervisor | None:
+def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> BroughtSupervisor | None:
     """None where nothing is supervised, where the image has the supervisor, and where there is none to bring."""
     offered = cluster.supervisor
-    if offered.image is None or not may_bring(run, cluster, needs) or needs.rendezvous in IN_THE_IMAGE:
+    if offered.image is None or not may_bring(run, cluster, needs) or kept_out(run, needs, binding):
         return None
     later = int(cluster.kubernetes.split(".")[1]) >= EXECUTED_FROM
     return BroughtSupervisor(offered.image, later if offered.mounted is None else offered.mounted)
+
+
+def kept_out(run: Run, needs: Needs, binding: Binding) -> str | None:
+    """Why the pods can bring none along; None if they can."""
+    if needs.rendezvous in IN_THE_IMAGE:
+        return f"{run.topology.title} needs {IN_THE_IMAGE[needs.rendezvous]}, and what pods bring along has none"
+    if binding.runtime:
+        return f"the pods are those of runtime {binding.runtime}, to which a TrainJob adds no containers"
+    return None
 
 
 def may_bring(run: Run, cluster: Cluster, needs: Needs) -> bool:

@@ -25,7 +25,7 @@ EMPTY: tuple[Any, ...] = ({}, [])
 
 TOLD = frozenset((
     "run", "team", "namespace", "cluster", "image", "trainer_version", "supervisor", "topology", "workload", "batch",
-    "learning_rate", "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "waivers",
+    "learning_rate", "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "runtime", "waivers",
 ))
 """Fields of a run that the list speaks of."""
 
@@ -64,6 +64,12 @@ def workload(compiled: CompiledRun) -> dict[str, Any]:
 def supervisor(compiled: CompiledRun) -> str | None:
     brought = compiled.plan.supervisor
     return f"brought from {brought.image}" if brought else compiled.run.supervisor
+
+
+def runtime(compiled: CompiledRun) -> str | None:
+    """One that is installed, by its content."""
+    name = compiled.resolution.binding.runtime
+    return f"{name}@{compiled.cluster.runtimes[name].digest}" if name else None
 
 
 def trainer_version(compiled: CompiledRun) -> str | None:

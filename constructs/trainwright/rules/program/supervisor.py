@@ -8,7 +8,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.plan import Resolution
-from trainwright.plan.supervisor import IN_THE_IMAGE, may_bring
+from trainwright.plan.supervisor import kept_out, may_bring
 
 _NAME_IT = (
     "build it by `make image FAMILY=supervisor`, push it by `trainwright images`, and write what that prints into the profile"
@@ -23,8 +23,7 @@ def is_somewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW268", where, f"nothing supervises {run.topology.title}: its pods are independent", "remove supervisor")
     if resolution.plan.supervisor or not may_bring(run, cluster, needs):
         return
-    if needs.rendezvous in IN_THE_IMAGE:
-        why = f"{run.topology.title} needs {IN_THE_IMAGE[needs.rendezvous]}, and what pods bring along has none"
+    if why := kept_out(run, needs, resolution.binding):
         fix = "put trainwright-trainer into the image (docs/images.md), and write supervisor: image"
     else:
         why = f"profile {cluster.cluster} names no image to bring the supervisor from"
