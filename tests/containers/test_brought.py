@@ -76,7 +76,7 @@ ROOTS: dict[str, Callable[[Path], None]] = {"shell-only": shell_only, "musl": mu
 
 @pytest.fixture(scope="session", params=ROOTS)
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("images") / request.param
+    root = tmp_path_factory.mktemp("images") / str(request.param)
     ROOTS[request.param](root)
     return root
 
