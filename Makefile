@@ -110,8 +110,9 @@ image: ## Build an image with buildah: make image FAMILY=torch, with BASE=local 
 	$(PYTHON) tools/images/build.py $(FAMILY) --tag $(IMAGE) $(if $(BASE),--base $(BASE)) \
 	  $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) $(IMAGE_ARGS)
 
-test-image: image $(STAMPS)/synth ## Build that image and train the digits in it from dist/, as the kubelet would start its pods (root)
-	$(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE)
+test-image: image $(if $(filter supervisor,$(FAMILY)),$(STAMPS)/test,$(STAMPS)/synth) ## Build that image and start pods of dist/ with it, as the kubelet would (root): the digits, or a script that brings the supervisor
+	$(if $(filter supervisor,$(FAMILY)),SUPERVISOR=$(IMAGE) $(BIN)/python -m pytest tests/containers $(PYTEST_ARGS),\
+	  $(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE))
 
 test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
 	@cat $(PARTS:%=$(STAMPS)/skips-%) | sort | uniq -c | sort -rn | awk '{ count += $$1; lines = lines $$0 "\n" } \
@@ -164,6 +165,7 @@ lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml;
 	$(COMPILE) pyproject.toml --group build trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/rehearse.txt
 	$(COMPILE) pyproject.toml --group build --constraint requirements/test.txt --output-file requirements/synth.txt
 	$(COMPILE) trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/trainer.txt
+	$(COMPILE) trainer/pyproject.toml --constraint requirements/test.txt --output-file requirements/supervisor.txt
 	$(COMPILE) --group build --constraint requirements/test.txt --output-file requirements/build.txt
 	$(COMPILE) --group lock --output-file requirements/lock.txt
 	$(COMPILE) trainer/pyproject.toml --extra torch --group bench --constraint requirements/test.txt --output-file requirements/bench.txt

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import importlib
+import json
 import os
 import re
 import shlex
@@ -25,11 +26,14 @@ from tests.programs import needs, path_of
 
 from trainwright.rendezvous.mpi import KEYS, SSHD
 from trainwright_trainer.commands.local import free_port
+from trainwright_trainer.contract.layout import IMAGE_FOLDER, brought_command
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "trainer" / "images"
 FAMILIES = ("deepspeed", "horovod", "mpi", "ray", "tensorflow", "torch", "xgboost")
-FILES = [read(FOLDER / f"{family}.Dockerfile") for family in FAMILIES]
+ALONE = "supervisor"
+"""The family whose image has nothing but the supervisor: its pods are other images' pods."""
+FILES = [read(FOLDER / f"{family}.Dockerfile") for family in (*FAMILIES, ALONE)]
 SSH_FAMILIES = ("horovod", "mpi")
 DIGEST = "0123456789abcdef" * 4
 
@@ -42,6 +46,7 @@ SENT = ("requirements/", "tools/engines", "trainer/")
 """What .dockerignore lets through to a build."""
 
 each = pytest.mark.parametrize("file", FILES, ids=[file.family for file in FILES])
+each_of_ranks = pytest.mark.parametrize("file", FILES[:-1], ids=FAMILIES)
 
 
 def commands(file: Dockerfile) -> list[list[str]]:
@@ -70,13 +75,24 @@ def copied(stage: Stage) -> list[tuple[str, str]]:
 
 
 def test_each_family_has_one_file_and_its_row_in_the_docs() -> None:
-    assert sorted(path.name.removesuffix(".Dockerfile") for path in FOLDER.glob("*.Dockerfile")) == sorted(FAMILIES)
+    assert sorted(path.name.removesuffix(".Dockerfile") for path in FOLDER.glob("*.Dockerfile")) == sorted([*FAMILIES, ALONE])
     assert not (ROOT / "trainer" / "Dockerfile").exists()
     page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8").partition("\n## ")[0]
-    assert sorted(re.findall(r"^\| `([a-z]+)` \|", page, flags=re.MULTILINE)) == sorted(FAMILIES)
+    assert sorted(re.findall(r"^\| `([a-z]+)` \|", page, flags=re.MULTILINE)) == sorted([*FAMILIES, ALONE])
 
 
-@each
+def test_the_supervisor_s_image_has_its_folder_and_nothing_else() -> None:
+    """It starts itself as a pod does that has copied it: by its own loader."""
+    (file,) = [file for file in FILES if file.family == ALONE]
+    assert file.last.base == "scratch"
+    assert file.last.values("COPY") == ["--from=build /supervisor /"]
+    assert not file.last.values("RUN")
+    assert file.values("USER") == ["1000:1000"]
+    (starts,) = file.last.values("ENTRYPOINT")
+    assert tuple(json.loads(starts)) == brought_command(IMAGE_FOLDER)
+
+
+@each_of_ranks
 def test_it_runs_as_user_1000_and_starts_the_supervisor(file: Dockerfile) -> None:
     assert file.values("USER") == ["1000:1000"]
     names = [instruction.name for instruction in file.last.instructions]
@@ -92,7 +108,7 @@ def test_bases_are_named_by_digest_or_the_build_ends(file: Dockerfile) -> None:
     """So are defaults, and the stage that begins with a base refuses a tag before it does anything else."""
     names = {stage.name for stage in file.stages}
     outside = {stage.base for stage in file.stages} - {f"${{{name}}}" for name in file.arguments if name.endswith("_IMAGE")}
-    assert outside <= names | {"build-${DEVICE}"}
+    assert outside <= names | {"build-${DEVICE}", "scratch"}
     base = file.arguments["BASE_IMAGE"] or ""
     assert re.fullmatch(r"docker\.io/library/python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
     assert len({other.arguments["BASE_IMAGE"] for other in FILES}) == 1
@@ -262,7 +278,7 @@ def test_an_ssh_image_has_what_the_targets_start(family: str) -> None:
     assert KEYS in (FOLDER / "sshd_config").read_text(encoding="utf-8")
 
 
-@each
+@each_of_ranks
 def test_no_image_carries_a_host_key_or_a_shell_that_nobody_needs(file: Dockerfile) -> None:
     installing = [line for line in file.values("RUN") if "openssh-server" in line]
     assert bool(installing) == (file.family in SSH_FAMILIES)

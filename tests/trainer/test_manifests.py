@@ -15,6 +15,13 @@ SCRIPT = Path(__file__).with_name("script.py")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+def test_a_program_without_python_brings_its_supervisor(tmp_path: Path) -> None:
+    run = Rehearsal("laptop/training/runs/shell-script", tmp_path)
+    run.play()
+    assert "rank 1 has done 200 steps" in run.logs
+    assert "is not brought along: the pods start that of this environment" in run.output
+
+
 def test_an_elastic_pytorch_job_trains(tmp_path: Path) -> None:
     run = Rehearsal("kubeflow-a100/training/runs/bert-finetune", tmp_path)
     model = run.at("/data/models/bert-large-uncased")

@@ -11,12 +11,13 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.rehearsal.environment import command_line, container_environment
-from trainwright.rehearsal.kinds import Volume
+from trainwright.rehearsal.kinds import Container, Volume
 from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Objects
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.volumes import VolumeFolders, rendered_files, write_files
@@ -62,6 +63,10 @@ class Place:
     """Network namespace of the pod."""
     hosts: str
     """``/etc/hosts``: the names of all pods, in place of the cluster's DNS."""
+    images: Mapping[str, Path] = field(default_factory=dict)
+    """Name of a volume that is an image -> the folder that stands for it."""
+    name: str = ""
+    """Of the container that is played; the pod's main one if empty."""
 
     @property
     def template(self) -> Tree:
@@ -70,12 +75,31 @@ class Place:
 
     @property
     def container(self) -> Tree:
-        """The pod's one container. Raises :class:`CannotPlayError` for several."""
-        containers: Sequence[Tree] = [*(self.template.get("initContainers") or ()), *self.template["containers"]]
-        if len(containers) != 1:
-            message = f"it has {len(containers)} containers, and this plays pods of one"
+        """The container that is played, as its controller sends it. Raises :class:`CannotPlayError` where there are others than
+        the main one and what brings its supervisor.
+        """
+        before, containers = self.template.get("initContainers") or (), self.template["containers"]
+        others = [one for one in before if one["name"] != BRING_CONTAINER]
+        if len(containers) + len(others) != 1:
+            message = f"it has {len(containers) + len(others)} containers, and this plays pods of one"
             raise CannotPlayError([Blocker(f"pod {self.pod.name}", message, "choose a run whose pods have one")])
-        return containers[0]
+        found: Tree = next(one for one in (*containers, *before) if self.name in ("", one["name"]))
+        return found
+
+    @property
+    def played(self) -> Container:
+        """The same, as a rehearsal reads it."""
+        return next(one for one in self.pod.spec.all_containers if one.name == self.container["name"])
+
+    @property
+    def bringing(self) -> Iterator[Place]:
+        """The containers that run before it."""
+        yield from (replace(self, name=one["name"]) for one in self.template.get("initContainers") or ())
+
+    @property
+    def home(self) -> Path:
+        """A folder of the container's own."""
+        return self.folders.pod / (self.name or "main")
 
     @property
     def security(self) -> dict[str, Any]:
@@ -84,21 +108,35 @@ class Place:
 
     @property
     def termination_message(self) -> Path:
-        return self.folders.pod / "termination-log"
+        return self.home / "termination-log"
 
 
 def bundle(place: Place, image: Image) -> Path:
     """Make the folder that crun starts the container from; returns it."""
-    folder = place.folders.pod
-    folder.mkdir(parents=True)
+    folder = place.home
     configuration = configure(place, image)
+    make_mount_points(image.root, configuration["mounts"])
     (folder / "config.json").write_text(json.dumps(configuration, indent=2), encoding="utf-8")
     return folder
+
+
+def make_mount_points(root: Path, mounts: Sequence[Tree]) -> None:
+    """What crun would make in the root by itself: pods share it here, and two that make one folder at a time fail."""
+    for mount in sorted(mounts, key=lambda mount: str(mount["destination"])):
+        if mount["destination"].startswith(("/dev/", "/proc/", "/sys/")):
+            continue  # in what is mounted there
+        point, source = root / mount["destination"][1:], Path(mount["source"])
+        if source.is_file():
+            point.parent.mkdir(parents=True, exist_ok=True)
+            point.touch()
+        else:
+            point.mkdir(parents=True, exist_ok=True)
 
 
 def configure(place: Place, image: Image, profile: Path = SECCOMP) -> dict[str, Any]:
     """``config.json`` of the runtime specification, with all folders and files that it mounts made."""
     security, pod = place.security, place.pod
+    place.home.mkdir(parents=True, exist_ok=True)
     return {
         "ociVersion": "1.0.2",
         "hostname": pod.host_name,
@@ -110,7 +148,7 @@ def configure(place: Place, image: Image, profile: Path = SECCOMP) -> dict[str, 
                 *({"type": kind} for kind in ("pid", "ipc", "uts", "mount")), {"type": "network", "path": str(place.network)},
             ],
             "resources": resources(place.container.get("resources") or {}),
-            "cgroupsPath": f"/trainwright-{pod.uid}",
+            "cgroupsPath": f"/trainwright-{pod.uid}-{place.played.name}",
             "maskedPaths": list(MASKED),
             "readonlyPaths": list(READ_ONLY),
             **({"seccomp": seccomp(profile)} if (security.get("seccompProfile") or {}).get("type") == "RuntimeDefault" else {}),
@@ -120,7 +158,7 @@ def configure(place: Place, image: Image, profile: Path = SECCOMP) -> dict[str, 
 
 def process(place: Place, image: Image) -> dict[str, Any]:
     """Who runs what, with which variables and rights."""
-    security, main = place.security, place.pod.spec.main
+    security, main = place.security, place.played
     found = container_environment(main, place.pod, place.objects, {}, f"pod {place.pod.name}")
     if found.problems:
         raise CannotWorkError(found.problems)
@@ -214,19 +252,19 @@ def _runtime_mounts() -> Iterator[dict[str, Any]]:
 
 def _kubelet_mounts(place: Place) -> Iterator[dict[str, Any]]:
     """Names of hosts, and the file for the last words. ``/etc/resolv.conf`` names no server: there is none."""
-    folder = place.folders.pod
+    folder = place.home
     for name, text in (("hosts", place.hosts), ("hostname", f"{place.pod.host_name}\n"), ("resolv.conf", "")):
         (folder / name).write_text(text, encoding="utf-8")
         yield _mount(f"/etc/{name}", "bind", str(folder / name), "bind", "ro")
     place.termination_message.touch()
     place.termination_message.chmod(0o666)  # as the kubelet makes it: the container's user writes
-    yield _mount(place.pod.spec.main.termination_message_path, "bind", str(place.termination_message), "bind", "rw")
+    yield _mount(place.played.termination_message_path, "bind", str(place.termination_message), "bind", "rw")
 
 
 def _volume_mounts(place: Place) -> Iterator[dict[str, Any]]:
     """Parents before what is mounted in them."""
     volumes = place.pod.spec.volumes_by_name
-    for mount in sorted(place.pod.spec.main.volume_mounts, key=lambda mount: mount.mount_path):
+    for mount in sorted(place.played.volume_mounts, key=lambda mount: mount.mount_path):
         volume = volumes[mount.name]
         access = "ro" if mount.read_only else "rw"
         memory = volume.empty_dir is not None and volume.empty_dir.get("medium") == "Memory"
@@ -241,6 +279,8 @@ def _volume_mounts(place: Place) -> Iterator[dict[str, Any]]:
 
 def _folder(place: Place, volume: Volume) -> Path:
     """A folder of this machine, of the pod's group if it names one, as the kubelet makes it."""
+    if volume.name in place.images:
+        return place.images[volume.name]
     if volume.persistent_volume_claim is not None:
         folder = place.folders.claim(volume.persistent_volume_claim.claim_name)
     elif volume.empty_dir is not None:
@@ -251,7 +291,7 @@ def _folder(place: Place, volume: Volume) -> Path:
             unknown = Blocker(f"volume {volume.name}", f"{volume.other_source} is not played here", "choose a run without it")
             raise CannotPlayError(problems or [unknown])
         folder = place.folders.files("pod", volume.name)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)  # one volume may be mounted at several places
         write_files(folder, files)
         return folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Starts the pods of a run in dist/ as containers of an image, as the kubelet and a container runtime would, to their end.
 
 ``python -m tools.images.play dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml IMAGE`` needs root, buildah, crun, iproute2 and util-linux.
-Each pod has a network namespace with an address of its own on one bridge; mounts, links and processes live in namespaces of this
+IMAGE may be a folder that has the files of one, and ``--supervisor IMAGE`` plays what the pods bring their supervisor from. Each
+pod has a network namespace with an address of its own on one bridge; mounts, links and processes live in namespaces of this
 program and end with it. Stand-ins: ``/etc/hosts`` for the cluster's DNS, a folder for each claim, and IMAGE for the image that
 the pods name. Exit code 0 if every pod ended with 0 and had the rights that its YAML states, and no more.
 """
@@ -40,6 +41,8 @@ PROGRAMS = {"buildah": "buildah", "crun": "crun", "ip": "iproute2", "nsenter": "
 """And Debian's packages that have them."""
 HYBRID = Path("/sys/fs/cgroup/unified")
 """Where systemd mounts cgroup v2 beside v1, crun sets no limits: "cgroups in hybrid mode not supported"."""
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Of an image that sets none (containerd, oci/spec.go)."""
 POLL_SECONDS = 0.5
 LAST_LINES = 40
 TOLD = ("run_started", "evaluated", "pod_ended")
@@ -53,6 +56,8 @@ class Running:
     place: Place
     process: subprocess.Popen[bytes]
     log: Path
+    terminate: Sequence[str]
+    """The command that sends it SIGTERM."""
     started: float = field(default_factory=time.monotonic)
     ready: float | None = None
     """Seconds until the readiness probe passed."""
@@ -69,7 +74,9 @@ class Running:
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="play.py", description="Start the pods of a run as containers, to their end.")
     parser.add_argument("manifests", type=Path, help="a file of dist/ with a Job")
-    parser.add_argument("image", help="an image that buildah has")
+    parser.add_argument("image", help="an image that buildah has, or a folder with the files of one")
+    parser.add_argument("--supervisor", metavar="IMAGE", help="the same, for the image that pods bring the supervisor from")
+    parser.add_argument("--terminate", type=float, metavar="SECONDS", help="tell every pod to end, so long after all are ready")
     parser.add_argument("--folder", type=Path, help="for claims and logs, kept; a temporary one by default")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS")
     asked = parser.parse_args(words)
@@ -86,10 +93,14 @@ def main(words: Sequence[str]) -> int:
         stack.enter_context(workspace.opened())
         objects = find_objects(objects_in(asked.manifests))
         image = stack.enter_context(mounted(asked.image))
+        brought = stack.enter_context(mounted(asked.supervisor)) if asked.supervisor else image
         say(f"{objects.slots[0].spec.main.image} is played by {asked.image}")
         make_bridge()
-        running = [start(place, image, folder, stack) for place in places(objects, workspace, stack)]
-        return follow(running, time.monotonic() + asked.timeout)
+        pods = list(places(objects, workspace, brought.root, stack))
+        for place in pods:
+            bring(place, brought, folder)
+        running = [start(place, image, folder, stack) for place in pods]
+        return follow(running, time.monotonic() + asked.timeout, asked.terminate)
 
 
 def in_own_namespaces(words: Sequence[str]) -> NoReturn:
@@ -102,6 +113,9 @@ def in_own_namespaces(words: Sequence[str]) -> NoReturn:
 @contextmanager
 def mounted(name: str) -> Iterator[Image]:
     """The image's files and configuration. No container writes to them: where a root may be written, it is written here."""
+    if Path(name).is_dir():
+        yield Image(Path(name).absolute(), {"Env": [f"PATH={USUAL_PATH}"]})
+        return
     container = output("buildah", "from", "--pull-never", name)
     try:
         settings = json.loads(output("buildah", "inspect", "--type", "image", name))["OCIv1"]["config"]
@@ -111,7 +125,7 @@ def mounted(name: str) -> Iterator[Image]:
         run("buildah", "rm", container)
 
 
-def places(objects: Objects, workspace: Workspace, stack: ExitStack) -> Iterator[Place]:
+def places(objects: Objects, workspace: Workspace, brought: Path, stack: ExitStack) -> Iterator[Place]:
     """Every pod of the run, each in a network namespace that a sleeping process holds, as a pod's pause container does."""
     pods = [create_pod(slot, str(FIRST + slot.number)) for slot in objects.slots]
     own = {pod.address: (pod.host_name, pod.slot.made.host) for pod in pods}
@@ -123,7 +137,8 @@ def places(objects: Objects, workspace: Workspace, stack: ExitStack) -> Iterator
         stack.callback(pause.kill)
         network = Path(f"/proc/{pause.pid}/ns/net")
         connect(pause.pid, pod.slot.number, pod.address)
-        yield Place(objects, pod, workspace.volumes(pod.name), network, hosts)
+        images = {volume.name: brought for volume in pod.spec.volumes if volume.other_source == "image"}
+        yield Place(objects, pod, workspace.volumes(pod.name), network, hosts, images)
 
 
 def make_bridge() -> None:
@@ -147,6 +162,17 @@ def connect(pid: int, index: int, address: str) -> None:
     run(*inside, "link", "set", "eth0", "up")
 
 
+def bring(place: Place, image: Image, folder: Path) -> None:
+    """What runs before the pod's main container, to its end. Raises :class:`UsageError` where it fails."""
+    for one in place.bringing:
+        made, started = bundle(one, image), time.monotonic()
+        command = ["crun", f"--root={folder / 'crun'}", "run", f"--bundle={made}", f"{place.pod.name}-{one.name}"]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise UsageError(f"{one.name} of {place.pod.host_name} ended with {ended.returncode}: {ended.stderr.strip()}")
+        say(f"{place.pod.host_name}: {one.name} ended with 0 after {time.monotonic() - started:.1f} s")
+
+
 def start(place: Place, image: Image, folder: Path, stack: ExitStack) -> Running:
     made = bundle(place, image)
     log = folder / f"{place.pod.host_name}.log"
@@ -155,15 +181,22 @@ def start(place: Place, image: Image, folder: Path, stack: ExitStack) -> Running
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
     stack.callback(attempt, "crun", f"--root={folder / 'crun'}", "delete", "--force", place.pod.name)
     say(f"{place.pod.host_name}: started at {place.pod.address}")
-    return Running(place, process, log)
+    return Running(place, process, log, ["crun", f"--root={folder / 'crun'}", "kill", place.pod.name, "TERM"])
 
 
-def follow(pods: Sequence[Running], deadline: float) -> int:
+def follow(pods: Sequence[Running], deadline: float, terminate: float | None) -> int:
     """Probe until all have ended; says how."""
+    told: float | None = None
     while any(pod.process.poll() is None for pod in pods) and time.monotonic() < deadline:
         for pod in pods:
             if pod.process.poll() is None:
                 probe(pod)
+        if terminate is not None and told is None and all(pod.ready is not None for pod in pods):
+            told = time.monotonic() + terminate
+        if told is not None and time.monotonic() >= told:
+            terminate, told = None, None
+            for pod in pods:
+                attempt(*pod.terminate)
         time.sleep(POLL_SECONDS)
     failed = [problem for pod in pods for problem in problems(pod)]
     for pod in pods:
@@ -181,7 +214,7 @@ def probe(pod: Running) -> None:
     if pod.ready is None:
         if main.readiness_probe is None or answers(pod, main.readiness_probe):
             pod.ready = time.monotonic() - pod.started
-            pod.rights = rights(int((pod.place.folders.pod / "pid").read_text()))
+            pod.rights = rights(int((pod.place.home / "pid").read_text()))
             found = ", ".join(f"{name} {value}" for name, value in pod.rights.items())
             say(f"{pod.name}: ready after {pod.ready:.1f} s; {found}")
     elif main.liveness_probe is not None and time.monotonic() - pod.polled > main.liveness_probe.period_seconds:
@@ -220,6 +253,7 @@ def problems(pod: Running) -> Iterator[str]:
     code, wanted = pod.process.poll(), pod.place.security
     message = pod.place.termination_message.read_text(encoding="utf-8", errors="replace")
     say(f"{pod.name}: ended with {code} after {time.monotonic() - pod.started:.0f} s, with {len(message)} bytes of last words")
+    say(f"{pod.name}: {message}")
     if code != 0:
         yield f"{pod.name} ended with {code}" if code is not None else f"{pod.name} did not end in time"
     if not pod.rights:

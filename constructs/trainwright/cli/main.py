@@ -20,7 +20,7 @@ from trainwright.findings import CompileError
 
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
-    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "runtimes", "page",
+    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "images", "runtimes", "page",
     "status", "logs", "diagnose", "collect",
 )
 """In the order of the help."""

@@ -195,6 +195,19 @@ class Dashboard(Model):
     """Where the sidecar looks; null: in every namespace, so that a dashboard stays with its run."""
 
 
+class SupervisorImages(Model):
+    """Where pods have the supervisor of a script from: their own image, or one beside it."""
+
+    image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """The image of family `supervisor`, pinned by digest: pods whose own image has no supervisor bring it along from there."""
+    mounted: bool | None = None
+    """Whether pods mount it as a volume; if not, an init container copies it into an emptyDir. Default: from Kubernetes 1.36 on.
+    Write false where the container runtime has no volumes of images (containerd before 2.1, CRI-O before 1.31).
+    """
+    in_images: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
+    """Images, or path prefixes of them, that have trainwright-trainer in them: their runs bring nothing along."""
+
+
 class Monitoring(Model):
     """What is there to watch runs with."""
 

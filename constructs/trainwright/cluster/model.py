@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
+from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, SupervisorImages, TopologyLevel
 from trainwright.cluster.runtimes import InstalledRuntime
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
@@ -238,6 +238,8 @@ class Cluster(Model):
     """Namespaces for runs, with their storage and queues."""
     storage_classes: dict[DnsSubdomain, StorageClass] = Field(default_factory=dict)
     """Storage classes that claims may name, with the access modes of their volumes."""
+    supervisor: SupervisorImages = Field(default_factory=SupervisorImages.model_construct)
+    """The supervisor of scripts: which images have it, and the image that the pods of others bring it from."""
     registries: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""
     runtimes: dict[DnsSubdomain, InstalledRuntime] = Field(default_factory=dict)

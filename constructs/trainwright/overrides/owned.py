@@ -12,6 +12,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest import gang, kueue, supporting
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.bringing import BRING_CONTAINER, VOLUME
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
@@ -246,10 +247,12 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
     return [*parts, *_containers(pod, f"{pointer}/spec/initContainers", f"{pointer}/spec/containers")]
 
 
+_BROUGHT = "write supervisor: image where the image has one, or change supervisor of the profile"
 _FIELDS = {
     "shm": "remove it: the size of shared memory is resources.shared_memory",
     "tmp": "remove it: the root file system is read-only, and programs need /tmp; write `/tmp: {scratch: 20Gi}` under mounts",
     "spec": "change files, or the run's own fields",
+    VOLUME: _BROUGHT,
 }
 """Volumes that no entry of ``mounts`` stands for -> what to write instead."""
 
@@ -265,6 +268,7 @@ def _containers(pod: Manifest, pointer: str, beside: str) -> list[Owned]:
 
 _PLANNED = {
     AWAIT_CONTAINER: ("how pods wait for their data", "change prepare"),
+    BRING_CONTAINER: ("what brings the supervisor", _BROUGHT),
     CONTAINER: ("how packages are installed", "change workload.packages"),
 }
 _STATED, _WHERE = "a container that the run or its pool states", "change containers, or pods.containers of the pool"

@@ -284,6 +284,24 @@ class PlacementPlan(NamedTuple):
     reason: str
 
 
+COPIED_MEGABYTES, COPY_SECONDS, PULLED_MEGABYTES = 96, 0.6, 33
+
+
+class BroughtSupervisor(NamedTuple):
+    """A supervisor that the pods bring along."""
+
+    image: str
+    mounted: bool
+    """As a volume of the image; otherwise an init container copies it."""
+
+    @property
+    def cost(self) -> str:
+        """As benchmarks/brought.py measured it."""
+        copied = f"copied by an init container ({COPIED_MEGABYTES} MB, about {COPY_SECONDS} s of each pod's start) from"
+        how = "mounted from" if self.mounted else copied
+        return f"{how} {self.image.partition('@')[0]} ({PULLED_MEGABYTES} MB to pull, once a node)"
+
+
 class Plan(NamedTuple):
     """What ``trainwright plan`` prints, and what a target lowers."""
 
@@ -329,3 +347,5 @@ class Plan(NamedTuple):
     """None where no supervisor listens for another."""
     recovery: RecoveryPlan | None = None
     """None where no supervisors could agree on another attempt."""
+    supervisor: BroughtSupervisor | None = None
+    """None where it is in the image, or nowhere."""

@@ -30,6 +30,7 @@ from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.incident import plan_recovery
 from trainwright.plan.model import (
     AmountPlan,
+    BroughtSupervisor,
     CheckpointPlan,
     CommunicationPlan,
     ControlPlan,
@@ -45,13 +46,14 @@ from trainwright.plan.roles import further_process, further_roles, own_ports, ro
 from trainwright.plan.security import plan_security, role_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
 from trainwright.plan.stated import Stated, mounts_of
+from trainwright.plan.supervisor import plan_supervisor
 from trainwright.rendezvous.mpi import HOSTFILE, MPI, Mpirun, host_lines
 from trainwright.rendezvous.ray import RayPods
 from trainwright.run import CommandWorkload, Mount, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
-from trainwright_trainer.contract.layout import RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE, brought_command
 
 
 class Carrier(Protocol):
@@ -109,6 +111,10 @@ class Resolution(NamedTuple):
     def supervised(self) -> bool:
         """Whether our supervisor is in every pod, but for those of further roles."""
         return all(self.processes[role.name].supervised for role in self.binding.roles if not role.further)
+
+    def brings(self, role: Role) -> BroughtSupervisor | None:
+        """The supervisor that the pods of a role bring along."""
+        return self.plan.supervisor if self.processes[role.name].supervised else None
 
     @property
     def in_place(self) -> bool:
@@ -208,12 +214,14 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
     offered = {name: pool if name == pool_name else cluster.node_pools[name] for name in pools.values()}
+    brought = plan_supervisor(run, cluster, needs, binding)
+    work = work._replace(trainer=brought_command(BROUGHT_FOLDER)) if brought else work
     processes = _processes(run, binding, work._replace(forwarded=forwarded(environment)))
     return Resolution(
         run=run,
         cluster=cluster,
         pool=pool,
-        plan=_plan(run, cluster, target, name, inputs, planned, environment, security, pools),
+        plan=_plan(run, cluster, target, name, inputs, planned, environment, security, pools)._replace(supervisor=brought),
         needs=needs,
         binding=binding,
         processes=processes,

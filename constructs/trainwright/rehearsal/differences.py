@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import container_environment, find_program
-from trainwright.rehearsal.kinds import Container
+from trainwright.rehearsal.kinds import Container, PodSpec
 from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.volumes import SHARED_MEMORY
-from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV, TRAINER_COMMAND, brought_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,16 @@ _LEFT_OUT = {
 def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, tuple[Difference, ...]]:
     """The objects without the containers that cannot be played, and that the run can do without.
 
-    These are containers beside the one that trains whose program is only in their image, such as a log collector, the one
-    that waits for data to be fetched, and the one that installs packages.
+    These are containers beside the one that trains whose program is only in their image, such as a log collector, the one that
+    waits for data to be fetched, the one that installs packages, and the one that brings the supervisor: that of this
+    environment plays it.
     """
     kept, differences = {}, dict[Difference, None]()
     for slot in objects.slots:
-        spec = slot.spec
+        spec = _with_own_supervisor(slot.spec)
+        if spec is not slot.spec:
+            text = "is not brought along: the pods start that of this environment"
+            differences[Difference("supervisor", text)] = None
         waiting = [one for one in spec.init_containers if one.name in _LEFT_OUT]
         absent = [
             one for one in (*(one for one in spec.init_containers if one.is_sidecar), *spec.containers)
@@ -65,6 +70,20 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
             "containers": [one for one in spec.containers if one not in absent],
         }) if waiting or absent else spec  # fmt: skip
     return with_containers(objects, kept), tuple(differences)
+
+
+def _with_own_supervisor(spec: PodSpec) -> PodSpec:
+    """Where a pod starts a supervisor that it brings along, it starts this environment's."""
+    brought = brought_command(BROUGHT_FOLDER)
+    if tuple(spec.main.command[:len(brought)]) != brought:
+        return spec
+    command = (*TRAINER_COMMAND, *spec.main.command[len(brought):])
+    mounts = [mount for mount in spec.main.volume_mounts if mount.mount_path != BROUGHT_FOLDER]
+    main = spec.main.model_copy(update={"command": command, "volume_mounts": mounts})
+    return spec.model_copy(update={
+        "init_containers": [one for one in spec.init_containers if one.name != BRING_CONTAINER],
+        "containers": [main if one is spec.main else one for one in spec.containers],
+    })  # fmt: skip
 
 
 def _is_here(container: Container, options: Options) -> bool:

@@ -145,7 +145,7 @@ _LIST = (
     Entry("traffic", row=lambda of: (plan := of.plan.communication) and rows.traffic(plan), follows=_TRAFFIC),
     Entry("scaling", row=rows.scaling),
     Entry("pod", row=rows.pod),
-    Entry("supervisor", row=rows.supervisor, label="image"),
+    Entry("supervisor", value=values.supervisor, row=rows.supervisor, label="image"),
     Entry("devices", row=lambda of: rows.devices(of.run.resources.devices)),
     Entry("roles", row=lambda of: rows.roles(of.run.roles)),
     Entry("further_roles", row=rows.further_roles),

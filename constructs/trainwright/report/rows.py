@@ -204,6 +204,8 @@ def supervisor(compiled: CompiledRun) -> str:
     run = compiled.run
     if not isinstance(run.workload, ScriptWorkload):
         return ""
+    if brought := compiled.plan.supervisor:
+        return f"needs nothing of ours: the supervisor, trainwright-trainer {run.trainer_version}, is {brought.cost}"
     return f"must have trainwright-trainer {run.trainer_version} in it, whose supervisor starts the program"
 
 

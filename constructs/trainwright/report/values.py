@@ -24,8 +24,8 @@ LONGEST = 160
 EMPTY: tuple[Any, ...] = ({}, [])
 
 TOLD = frozenset((
-    "run", "team", "namespace", "cluster", "image", "trainer_version", "topology", "workload", "batch", "learning_rate",
-    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "runtime", "waivers",
+    "run", "team", "namespace", "cluster", "image", "trainer_version", "supervisor", "topology", "workload", "batch",
+    "learning_rate", "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "runtime", "waivers",
 ))
 """Fields of a run that the list speaks of."""
 
@@ -59,6 +59,11 @@ def workload(compiled: CompiledRun) -> dict[str, Any]:
     workload |= workload.pop("training", {})  # of a script: the same words
     workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(flat(workload))
+
+
+def supervisor(compiled: CompiledRun) -> str | None:
+    brought = compiled.plan.supervisor
+    return f"brought from {brought.image}" if brought else compiled.run.supervisor
 
 
 def runtime(compiled: CompiledRun) -> str | None:

@@ -26,13 +26,14 @@ from trainwright.rules.program import (
     rank_variables,
     ray,
     shell,
+    supervisor,
 )
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, pod, storage, data, capacity, roles, kubernetes, containers, profile, security,
     secrets, environment, ray, command, packages, programs, shell, launchers, launcher_files, life, mpi, operators,
-    rank_variables, scheduling, nodes, monitoring, objects,
+    rank_variables, scheduling, nodes, monitoring, objects, supervisor,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

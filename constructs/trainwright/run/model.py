@@ -173,6 +173,11 @@ class Run(Model):
         str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=[KNOWN_VERSIONS[-1]])
     ] = KNOWN_VERSIONS[-1]
     """Version of trainwright-trainer inside the image (trainer and script workloads)."""
+    supervisor: Literal["image", "brought", "none"] | None = None
+    """Where the supervisor of a script is: in its `image`, or `brought` along by the pods, which need nothing in the image then.
+    Default: brought, where the profile names the image to bring it from and does not know that the run's own has it. A command
+    has `none`.
+    """
     topology: AnyTopology
     """The processes of the run, and what they need."""
     workload: Workload
@@ -345,6 +350,20 @@ class Run(Model):
             message = (f"our trainer does not run a {kind}, and saves nothing of it; write own if the program saves into "
                        f"{self.checkpoints.root} by itself, else remove it")  # fmt: skip
             raise PlacedError(message, "checkpoints", "by")
+        return self
+
+    @model_validator(mode="after")
+    def _supervisor_fits_the_work(self) -> Self:
+        kind, stated = self.workload.kind, self.supervisor
+        if stated == "none" and kind != "command":
+            rather = "write kind: command, which nobody supervises" if kind == "script" else "remove supervisor"
+            raise PlacedError(f"workload {kind} is what the supervisor runs; {rather}", "supervisor")
+        if stated == "brought" and kind in LINEAGE_OF_MODEL:
+            message = f"workload {kind} is our trainer, which is in the image with its supervisor; remove supervisor"
+            raise PlacedError(message, "supervisor")
+        if stated in ("image", "brought") and kind == "command":
+            message = "nothing supervises a command; write kind: script, with the program of one rank, or remove supervisor"
+            raise PlacedError(message, "supervisor")
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Role, Variable
 from trainwright.rendezvous import jax, mpi, torch, tracker
 from trainwright.topology.launching import handed_on, launcher_variables
-from trainwright_trainer.contract.layout import RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
+from trainwright_trainer.contract.layout import RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, TRAINER_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
 """Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
@@ -32,6 +32,12 @@ class Work(NamedTuple):
     """Network interface for traffic between the hosts."""
     told: frozenset[str] = frozenset()
     """Of ``LAUNCHER_VARIABLES``, those that a command is to have."""
+    trainer: tuple[str, ...] = TRAINER_COMMAND
+    """How our program is started in a pod whose supervisor is ours."""
+
+    @property
+    def supervise(self) -> tuple[str, ...]:
+        return *self.trainer, "supervise"
 
 
 def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable, ...]:
@@ -67,7 +73,7 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
     if work.command is None:
         control = Port("control", work.ports.control, "node 0's supervisor listens here for the others")
         linked = (control,) if needs.rendezvous in LINKED else ()
-        process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
+        process = Process(work.supervise, ports=(rendezvous, *linked, _http(work.ports)))
     else:
         told = handed_on(binding, work.told)
         process = Process(work.command, work.args, told, (rendezvous,), supervised=False)
@@ -92,8 +98,8 @@ def _under_mpi(needs: Needs, mpirun: mpi.Mpirun, roles: Sequence[Role], work: Wo
     sshd, http = (*mpirun.mpi.ssh.sshd, "-p", str(ssh.number)), _http(work.ports)
     if work.command is None:
         started = mpi.launcher_command(needs, mpirun, work.program, work.forwarded, work.interface, work.ports)
-        launcher = Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))
-        worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
+        launcher = Process((*work.supervise, "--", *started), ports=(http,))
+        worker = Process((*work.supervise, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
     else:
         launcher = Process(work.command, work.args, supervised=False)
         worker = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)

@@ -19,7 +19,27 @@ CHECKPOINT_ENV = "TRAINWRIGHT_CHECKPOINT_DIRECTORY"
 """Environment variable that tells a program which is not ours where its run's checkpoints go."""
 RESUME_ENV = "TRAINWRIGHT_RESUME_DIRECTORY"
 """Environment variable that tells such a program a directory to start from, which it only reads."""
-SUPERVISE_COMMAND = ("trainwright-trainer", "supervise")
+TRAINER_COMMAND = ("trainwright-trainer",)
+"""Our program, in an image that has it."""
+SUPERVISE_COMMAND = (*TRAINER_COMMAND, "supervise")
+BROUGHT_FOLDER = "/trainwright-supervisor"
+"""Where a pod finds the supervisor that it brings along, if its image has none."""
+IMAGE_FOLDER = "/self"
+"""The same folder in its own image, whose root it is: a link to the root, for Python looks for its library in no root."""
+BRING_MODULE = "trainwright_trainer.supervisor.bring"
+"""Copies it there, from its own image."""
+
+
+def brought_python(folder: str) -> tuple[str, ...]:
+    """The Python of such a folder, by the loader and libraries beside it: neither the image nor its variables matter to it."""
+    return f"{folder}/lib/ld.so", "--library-path", f"{folder}/lib", f"{folder}/bin/python3", "-I"
+
+
+def brought_command(folder: str) -> tuple[str, ...]:
+    """Our program in such a folder."""
+    return *brought_python(folder), "-m", "trainwright_trainer"
+
+
 RANK_COMMAND = ("python", "-m", "trainwright_trainer.rank")
 """One rank, where a launcher starts the ranks and not the supervisor."""
 RAY_COMMAND = ("trainwright-trainer", "ray")

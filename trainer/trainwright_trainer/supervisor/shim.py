@@ -20,7 +20,9 @@ PR_SET_PDEATHSIG = 1
 
 def tied(command: "Sequence[str]") -> list[str]:
     """The command line of a child that runs ``command``, and is killed when this process ends."""
-    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+    from trainwright_trainer.supervisor.interpreter import interpreter  # for the supervisor: the shim itself imports nothing
+
+    return [*interpreter(), "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main(arguments: list[str]) -> None:

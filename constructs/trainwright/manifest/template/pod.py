@@ -14,9 +14,10 @@ from trainwright.manifest.limits import literal
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template import life, scheduling
 from trainwright.manifest.template.awaiting import await_containers
+from trainwright.manifest.template.bringing import bring_containers
 from trainwright.manifest.template.containers import beside, init_containers, own_volumes, pull_policy
 from trainwright.manifest.template.security import container_security, pod_security
-from trainwright.manifest.template.volumes import volume_mounts, volumes
+from trainwright.manifest.template.volumes import brought_volume, volume_mounts, volumes
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
@@ -36,7 +37,8 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
     brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
     by_path = {mount["mountPath"].value: mount for mount in volume_mounts(resolution, role)}
     claims = [Why(_claim(name, one), source, "as asked") for name, one, source in _claims(resolution, role)]
-    waiting = [*await_containers(resolution, role), *init_containers(resolution, role, by_path)]
+    bringing = bring_containers(resolution, role, brought_volume(resolution, role))
+    waiting = [*bringing, *await_containers(resolution, role), *init_containers(resolution, role, by_path)]
     spec: Tree = {
         **begins,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),

@@ -11,6 +11,7 @@ from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import namespace_of, object_labels
 from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
+from trainwright.manifest.template.bringing import VOLUME, bring_mount, bring_volume
 from trainwright.plan import Resolution
 from trainwright.plan.model import ControlPlan, DataPlan
 from trainwright.plan.specification import Payload
@@ -37,7 +38,7 @@ from trainwright.run import (
     SharedMount,
 )
 from trainwright.run.surroundings import OwnMount, ProjectedSource
-from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
 def configuration(resolution: Resolution) -> list[dict[str, Any]]:
@@ -81,7 +82,7 @@ CONFIG_MAP = ObjectKind(
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - paths inside the container
 SCRATCH = "/tmp"  # noqa: S108
 """Where the plan mounts scratch beside a root that is read-only, unless the run or its pool mounts something of its own there."""
-RESERVED_PATHS = (SHARED_MEMORY, SPEC_DIRECTORY, SECRET_DIRECTORY)
+RESERVED_PATHS = (SHARED_MEMORY, SPEC_DIRECTORY, SECRET_DIRECTORY, BROUGHT_FOLDER)
 """Mount paths that the plan owns."""
 
 CONTROL_SECRET = "control-secret"  # noqa: S105 - a name
@@ -121,6 +122,7 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
     if plan.control and plan.control.secret and not role.further:
         own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
+    own += bring_volume(resolution, role, brought_volume(resolution, role))
     names = volume_names(stated)
     for path, (mount, source) in stated.items():
         if not isinstance(mount, ClaimMount):
@@ -242,6 +244,11 @@ def _has_scratch(resolution: Resolution, role: Role) -> bool:
     return resolution.security_of(role).read_only_root and not stated
 
 
+def brought_volume(resolution: Resolution, role: Role) -> str:
+    """Name of the volume with the supervisor that a pod brings along."""
+    return _free_name(VOLUME, resolution.mounts[role.name])
+
+
 def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
     """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
     mpi = resolution.needs.part(MPI)
@@ -265,6 +272,7 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     if plan.control and plan.control.secret and not role.further:
         where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")
         mounts.append({"name": CONTROL_SECRET, "mountPath": where, "readOnly": True})
+    mounts += bring_mount(resolution, role, brought_volume(resolution, role))
     names, prepared = volume_names(stated), {data.path: data for data in prepared_in(resolution, role)}
     for path, (mount, source) in stated.items():
         if path in prepared:

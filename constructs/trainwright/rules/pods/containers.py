@@ -13,6 +13,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.manifest.template.containers import Stated, all_stated, containers_of_role
 from trainwright.manifest.template.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
@@ -40,6 +41,7 @@ def names_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
     taken |= {role.container: "it is the container that trains" for role in roles if not role.further}
     taken |= {"pool": "the pool's volumes use it"} if mounted else {}
     taken |= {AWAIT_CONTAINER: "it is the container that waits for data"} if resolution.plan.data else {}
+    taken |= {BRING_CONTAINER: "it is the container that brings the supervisor"} if resolution.plan.supervisor else {}
     taken |= {CONTAINER: "it is the container that installs packages"} if packages_of(context.run) else {}
     for container, source in all_stated(resolution):
         if container.name in taken and source != SOURCE:

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from trainwright_trainer.contract.spec import MPIRendezvous, Script, World
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
+from trainwright_trainer.supervisor.interpreter import interpreter
 from trainwright_trainer.supervisor.launchers.program import LauncherProgram, RemoteLauncher, launched_role
 from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, mismatch
@@ -99,7 +99,7 @@ def launcher_command(setting: Setting) -> tuple[str, ...]:
             f"the launcher's command ends with {' '.join(given[-len(own):])!r}, and the specification says that each rank runs "
             f"{' '.join(own)!r}; let the command after `supervise --` end with that"
         )
-    return (*_exporting(given[:-len(own)], DIAL_ENV), sys.executable, "-m", PARENT_MODULE, *setting.rank_command)
+    return (*_exporting(given[:-len(own)], DIAL_ENV), *interpreter(), "-m", PARENT_MODULE, *setting.rank_command)
 
 
 def _exporting(command: tuple[str, ...], name: str) -> tuple[str, ...]:
