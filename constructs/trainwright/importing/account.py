@@ -1,0 +1,388 @@
+"""What became of each leaf of manifests that were imported, by what the run compiles to and not by what anybody claims of it."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainwright.findings.locate import Locator, at, tokens
+from trainwright.importing.commands import same_meaning
+from trainwright.importing.matching import Compiled, Manifest, View, called, matched, name_of, references, refers_to, views
+from trainwright.importing.pairing import ABSENT, Hosts, Item, Leaf, Pairing, Place, kind_of_name, leaves
+from trainwright.manifest.pods import pods_in
+from trainwright.manifest.provenance import Answer, answer_for
+from trainwright.objects.formats import amount
+from trainwright.objects.stored import fill_in_pod
+from trainwright.operators.operator import defaults, makes_pods
+from trainwright.reading.rows import read_rows
+from trainwright.variables.secret import has_secret, looks_secret
+
+
+class Fate(StrEnum):
+    """What a leaf is in ours."""
+
+    SAME = "same"
+    RENAMED = "renamed"
+    """The same value where the place differs in names alone, or the name of an object that has another one."""
+    CHANGED = "changed"
+    OVERRIDE = "override"
+    """The same, and an override of the run keeps it."""
+    LEFT_OUT = "left_out"
+
+
+class Verdict(NamedTuple):
+    """One leaf of the original."""
+
+    fate: Fate
+    place: str
+    """With names of elements, as people find it."""
+    pointer: str
+    was: Any
+    now: Any = None
+    """What stands in its place; None where nothing does."""
+    why: str = ""
+    listed: bool = False
+    """Whether it is on the closed list of what no run has."""
+    lost: bool = False
+    """Whether nothing in ours says it, and no reason is known."""
+
+
+class Addition(NamedTuple):
+    """What ours has for one reason, and the original has not."""
+
+    what: tuple[str, ...]
+    """Fields with their values."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of one object."""
+
+    kind: str
+    name: str
+    verdicts: tuple[Verdict, ...]
+    """In the order of its leaves."""
+    adds: tuple[Addition, ...]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Fate -> leaves; those on the closed list are ``listed``."""
+        return Counter("listed" if verdict.listed else verdict.fate.value for verdict in self.verdicts)
+
+
+def native(counts: Mapping[str, int]) -> float:
+    """The share of leaves that stand in ours as they are, or under our names; the closed list counts for nothing."""
+    counted = sum(counts.values()) - counts.get("listed", 0)
+    return (counts.get("same", 0) + counts.get("renamed", 0)) / counted if counted else 1.0
+
+
+def account(
+    original: Sequence[Manifest], compiled: Sequence[Compiled], beside: Sequence[Compiled] = (), locate: Locator | None = None
+) -> list[Account]:
+    """What became of the objects of one run, in their order.
+
+    Args:
+        original: the workload, and what belongs to it.
+        compiled: all objects of the run.
+        beside: those of its namespace's foundation.
+        locate: where the run and its profile are written.
+    """
+    ones, ours = list(views(original)), [*compiled, *beside]
+    pairs = matched(ones, ours)
+    names = {called(ones[index].tree): name_of(ours[number].manifest) for index, number in pairs.items()}
+    sides = [_Side(view, pairs.get(index), ours, names) for index, view in enumerate(ones)]
+    here = _Ours(ours, sides, locate or Locator())
+    carrier = next((index for index, view in enumerate(ones) if makes_pods(view.tree)), 0)
+    added = [number for number in range(len(compiled)) if number not in pairs.values()]
+    accounts = []
+    for number, manifest in enumerate(original):
+        mine = [index for index, view in enumerate(ones) if view.owner == number]
+        verdicts = tuple(_verdict(sides[index], leaf, here) for index in mine for leaf in sides[index].leaves)
+        objects = dict.fromkeys(pairs[index] for index in mine if index in pairs)
+        adds = here.additions(objects, added if carrier in mine else ())
+        accounts.append(Account(str(manifest["kind"]), name_of(manifest), verdicts, adds))
+    return accounts
+
+
+class _Side:
+    """One object of the original, and ours of the same kind."""
+
+    def __init__(self, view: View, number: int | None, ours: Sequence[Compiled], names: Mapping[tuple[str, str], str]) -> None:
+        mine = {} if number is None else ours[number].manifest
+        self.view, self.number, self._names = view, number, names
+        self._hosts = None if number is None else Hosts.of(view.tree, mine)
+        self.pairing = Pairing(view.tree, mine, self.renamed)
+        found = self.pairing.leaves
+        self.leaves = [leaf for leaf in found if not any(f"{leaf.pointer}/".startswith(f"{one}/") for one in view.apart)]
+
+    def renamed(self, place: Place, text: str) -> str:
+        """A text of the original under our names."""
+        kind = refers_to(place)
+        if kind is not None and (kind, text) in self._names:
+            return self._names[kind, text]
+        return self._hosts.renamed(text) if self._hosts else text
+
+    def kept(self, leaf: Leaf) -> Fate | None:
+        """What a leaf is that ours has too; None for one that differs."""
+        wanted = leaf.value
+        if leaf.mine is ABSENT:
+            return None
+        if leaf.place == ("metadata", "name"):
+            wanted = leaf.mine
+        elif kind_of_name(leaf.place) is not None:
+            wanted = self.pairing.name(leaf)
+        elif isinstance(wanted, str):
+            wanted = self.renamed(leaf.place, wanted)
+        if not _equal(leaf.place, leaf.mine, wanted):
+            return None
+        return Fate.RENAMED if leaf.renamed or wanted != leaf.value else Fate.SAME
+
+
+def _equal(place: Place, mine: Any, wanted: Any) -> bool:
+    if mine == wanted and isinstance(mine, bool) == isinstance(wanted, bool):
+        return True
+    amounts = not {"resources", "resourcesPerNode"}.isdisjoint(place) or place[-1] in ("sizeLimit", "storage")
+    return amounts and amount(mine) is not None and amount(mine) == amount(wanted)
+
+
+class _Ours:
+    """The objects of the run: why each value is as it is, and what no leaf of the original is."""
+
+    def __init__(self, objects: Sequence[Compiled], sides: Sequence[_Side], locate: Locator) -> None:
+        self._objects, self._locate = objects, locate
+        self.referred = {one for each in objects for one in references(each.manifest)}
+        taken = {(side.number, leaf.here) for side in sides for leaf in side.leaves if leaf.mine is not ABSENT}
+        self._free = [
+            (number, leaf)
+            for number, one in enumerate(objects)
+            for leaf in leaves(one.manifest)
+            if (number, leaf.pointer) not in taken
+        ]
+        self._stored = {number: _stored(objects[number].manifest) for number in {side.number for side in sides} if number is not None}
+
+    def manifest(self, number: int) -> Manifest:
+        return self._objects[number].manifest
+
+    def is_override(self, number: int, pointer: str) -> bool:
+        return self._answer(number, pointer)[1].source.startswith("run:/overrides")
+
+    def why(self, number: int, pointer: str) -> str:
+        """Why a value of ours is as it is, and the place of the user's file that decides it."""
+        found_at, answer = self._answer(number, pointer)
+        where = self._locate.source(answer.source, pointer.partition("#")[0].removeprefix(found_at))
+        return answer.reason if where is None else f"{answer.reason} ({where})"
+
+    def _answer(self, number: int, pointer: str) -> tuple[str, Answer]:
+        one = self._objects[number]
+        return answer_for(one.provenance, one.reasons, pointer.partition("#")[0])
+
+    def fills_in(self, number: int, leaf: Leaf) -> bool:
+        """Whether API server or operator write a value where ours has none."""
+        return leaf.here is not None and leaf.value is not None and at(self._stored[number], leaf.here) == leaf.value
+
+    def instead(self, number: int, leaf: Leaf) -> tuple[str, Any] | None:
+        """Pointer and value of what ours has in place of a field beside which nothing may stand: ``valueFrom`` for ``value``, or
+        another source of a volume.
+        """
+        way = (leaf.here or "").split("/")
+        for index, key in enumerate(way):
+            node, above = None, "/".join(way[:index])
+            group = next((one for one in _ONE_OF if key in one), ())
+            if group:
+                node = at(self._objects[number].manifest, above)
+            other = next((one for one in group if one != key and one in node), None) if isinstance(node, dict) else None
+            if other is not None and key not in node:
+                return f"{above}/{other}", node[other]
+        return None
+
+    def elsewhere(self, number: int, leaf: Leaf, wanted: Any) -> tuple[int, Leaf] | None:
+        """The same field with the same value at another place: above the leaf, in its pod, or in another object."""
+        key, within = leaf.place[-1], _within(leaf.place)
+        for other, mine in self._free:
+            if mine.place[-1] != key or not _equal(mine.place, mine.value, wanted):
+                continue
+            above = mine.pointer.rpartition("/")[0]
+            if other == number and leaf.here is not None and f"{leaf.here}/".startswith(f"{above}/"):
+                return other, mine
+            parent = above.rpartition("/")[0]
+            near = other != number or leaf.here is None or leaf.here.startswith(f"{parent}/")
+            if within is not None and _within(mine.place) == within and near:
+                return other, mine
+        return None
+
+    def additions(self, numbers: Iterable[int], added: Iterable[int]) -> tuple[Addition, ...]:
+        """What ours has beyond the original, by reason.
+
+        Args:
+            numbers: of objects that stand for one of the original.
+            added: of those that stand for none.
+        """
+        found: dict[str, dict[str, None]] = {}
+        for number in numbers:
+            free = [leaf for other, leaf in self._free if other == number]
+            bare = _without(self._objects[number].manifest, [leaf.pointer for leaf in free])
+            for leaf in free:
+                text = f"{self._objects[number].manifest['kind']}/{'/'.join(leaf.place)}"
+                quiet = any(fnmatchcase(text, pattern) for pattern in _rows()["quiet"])
+                if not quiet and at(bare, leaf.pointer) != leaf.value:
+                    found.setdefault(self._answer(number, leaf.pointer)[1].reason, {})[_field(leaf)] = None
+        objects = [(self._objects[number].manifest, self.why(number, "")) for number in added]
+        return (*(Addition(tuple(what), why) for why, what in found.items()),
+                *(Addition((f"{one['kind']} {name_of(one)}",), why) for one, why in objects))  # fmt: skip
+
+
+_ONE_OF = (
+    ("value", "valueFrom"),
+    ("event", "events"),
+    ("exec", "httpGet", "tcpSocket", "grpc"),
+    ("hostPath", "emptyDir", "persistentVolumeClaim", "configMap", "secret", "nfs", "csi", "ephemeral", "projected", "downwardAPI",
+     "image"),
+)  # fmt: skip
+"""Fields of which an object has one."""
+
+
+def _within(place: Place) -> str | None:
+    """What a field is in, so that it is known again at another place; None in an element of a list, but for variables."""
+    if len(place) < 2:
+        return None
+    if not isinstance(place[-2], Item):
+        return place[-2]
+    return f"env/{place[-2]}" if place[-3:-2] == ("env",) else None
+
+
+def _stored(manifest: Manifest) -> Manifest:
+    """An object as API server and operator keep it, with what pods get from their kinds too."""
+    stored = copy.deepcopy(defaults(manifest))
+    for pod in pods_in(stored):
+        fill_in_pod(pod.spec)
+    return stored
+
+
+def _without(manifest: Manifest, pointers: Iterable[str]) -> Manifest:
+    """An object as it is stored without some of its fields; names of elements stay."""
+    bare = copy.deepcopy(manifest)
+    for pointer in pointers:
+        above, _, key = pointer.rpartition("/")
+        node = at(bare, above)
+        if isinstance(node, dict) and key not in ("name", "containerPort", "port"):
+            node.pop(tokens(pointer)[-1], None)
+    return _stored(bare)
+
+
+def _field(leaf: Leaf) -> str:
+    """A leaf as a person names it, from its pod on, with its value."""
+    place = list(leaf.place)
+    starts = [index for index, part in enumerate(place) if part == "spec" and not isinstance(part, Item)]
+    short = place[starts[-1] + 1 :] if starts and starts[-1] + 1 < len(place) else place
+    if "env" in short[:-2]:
+        return f"env {short[short.index('env') + 1]}"
+    return f"{'/'.join(short)}: {leaf.value}"
+
+
+def _verdict(side: _Side, leaf: Leaf, ours: _Ours) -> Verdict:
+    said = _Said(side, leaf)
+    kept = side.kept(leaf)
+    if kept is not None and side.number is not None and leaf.here is not None:
+        override = ours.is_override(side.number, leaf.here)
+        return said(Fate.OVERRIDE if override else kept, leaf.mine, "an override of the run keeps it" if override else "")
+    if (row := _row("never", said.text)) is not None:
+        return said(Fate.LEFT_OUT, why=row["why"], listed=True)
+    if side.number is None:
+        return _of_an_object(said, side.view, ours)
+    if leaf.mine is not ABSENT and leaf.here is not None:
+        return said(Fate.CHANGED, leaf.mine, ours.why(side.number, leaf.here))
+    return _absent(said, side, side.number, leaf, ours)
+
+
+def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> Verdict:
+    """Of a leaf where ours has nothing."""
+    if leaf.value in (None, [], {}) and leaf.value is not False:
+        return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
+    if ours.fills_in(number, leaf):
+        return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
+    row = _row("otherwise", said.text)
+    if (instead := ours.instead(number, leaf)) is not None:
+        return said(Fate.CHANGED, instead[1], ours.why(number, instead[0]))
+    if (alike := _by_command(side, number, leaf, ours)) is not None:
+        return said(Fate.CHANGED, alike[0], alike[1])
+    wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
+    if (found := ours.elsewhere(number, leaf, wanted)) is not None:
+        why = row["why"] if row else ours.why(found[0], found[1].pointer)
+        return said(Fate.CHANGED, found[1].value, f"{why}: it stands at {'/'.join(found[1].place)}")
+    if row is not None:
+        return said(Fate.LEFT_OUT, why=row["why"])
+    return said(Fate.LEFT_OUT, why="no word of the run says it, and no override keeps it", lost=True)
+
+
+def _by_command(side: _Side, number: int, leaf: Leaf, ours: _Ours) -> tuple[str, str] | None:
+    """Our command, and why it says the same; None for a leaf that is no word, or one of another command."""
+    if leaf.place[-2:-1] not in (("command",), ("args",)):
+        return None
+    pointer = leaf.pointer.rsplit("/", 2)[0]
+    there, here = at(side.view.tree, pointer), at(ours.manifest(number), side.pairing.mappings.get(pointer, "/-"))
+    if not isinstance(here, dict):
+        return None
+    why = same_meaning({key: [side.renamed((key,), str(word)) for word in there.get(key) or []] for key in _WORDS}, here)
+    return None if why is None else (" ".join(str(word) for key in _WORDS for word in here.get(key) or []), why)
+
+
+_WORDS = ("command", "args")
+
+
+def _of_an_object(said: _Said, view: View, ours: _Ours) -> Verdict:
+    """Of a leaf of an object that stands for none of ours."""
+    referred = called(view.tree) in ours.referred
+    for row in _rows()["objects"]:
+        if view.tree["kind"] in row["kinds"] and (referred or not row.get("referred")):
+            return said(Fate.LEFT_OUT, why=row["why"], listed=True)
+    return said(Fate.LEFT_OUT, why=f"no object of the run is this {view.tree['kind']}", lost=True)
+
+
+class _Said:
+    """What is said of one leaf."""
+
+    def __init__(self, side: _Side, leaf: Leaf) -> None:
+        self._leaf, self._view = leaf, side.view
+        self.text = "/".join((str(side.view.tree["kind"]), *leaf.place))
+        self._secret = _is_secret(side.view.tree, leaf)
+
+    def __call__(self, fate: Fate, now: Any = ABSENT, why: str = "", *, listed: bool = False, lost: bool = False) -> Verdict:
+        place = "/".join((*self._view.place, *self._leaf.place))
+        was = "(a secret)" if self._secret else self._leaf.value
+        kept = None if now is ABSENT else "(a secret)" if self._secret and isinstance(now, str) else now
+        return Verdict(fate, place, self._view.pointer + self._leaf.pointer, was, kept, why, listed, lost)
+
+
+def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
+    """Whether a value must not be repeated."""
+    if not isinstance(leaf.value, str):
+        return False
+    variable = leaf.place[-3:-2] == ("env",) and leaf.place[-1] == "value"
+    return (
+        has_secret(leaf.value)
+        or (variable and looks_secret(leaf.place[-2], leaf.value))
+        or (tree["kind"] == "Secret" and leaf.place[0] in ("data", "stringData"))
+    )
+
+
+def _row(section: str, text: str) -> Mapping[str, Any] | None:
+    for row in _rows()[section]:
+        if any(fnmatchcase(text, pattern) for pattern in row["leaves"]):
+            found: Mapping[str, Any] = row
+            return found
+    return None
+
+
+@cache
+def _rows() -> Mapping[str, Any]:
+    """The lists of ``not_carried.yaml``."""
+    rows: Mapping[str, Any] = read_rows(Path(__file__).with_name("not_carried.yaml"))
+    return rows
