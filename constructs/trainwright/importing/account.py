@@ -48,6 +48,8 @@ class Verdict(NamedTuple):
     now: Any = None
     """What stands in its place; None where nothing does."""
     why: str = ""
+    at: str = ""
+    """Where that stands, if it is another place."""
     listed: bool = False
     """Whether it is on the closed list of what no run has."""
     lost: bool = False
@@ -57,9 +59,10 @@ class Verdict(NamedTuple):
 class Addition(NamedTuple):
     """What ours has for one reason, and the original has not."""
 
-    what: tuple[str, ...]
-    """Fields with their values."""
     why: str
+    """What it is about."""
+    fields: Mapping[str, str]
+    """Each as a person names it, with its value -> why it is as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,11 @@ def account(
     here = _Ours(ours, sides, locate or Locator())
     carrier = next((index for index, view in enumerate(ones) if makes_pods(view.tree)), 0)
     added = [number for number in range(len(compiled)) if number not in pairs.values()]
+    found = [[_verdict(side, leaf, here) for leaf in side.leaves] for side in sides]
     accounts = []
     for number, manifest in enumerate(original):
         mine = [index for index, view in enumerate(ones) if view.owner == number]
-        verdicts = tuple(_verdict(sides[index], leaf, here) for index in mine for leaf in sides[index].leaves)
+        verdicts = tuple(verdict for index in mine for verdict in found[index])
         objects = dict.fromkeys(pairs[index] for index in mine if index in pairs)
         adds = here.additions(objects, added if carrier in mine else ())
         accounts.append(Account(str(manifest["kind"]), name_of(manifest), verdicts, adds))
@@ -166,7 +170,10 @@ class _Ours:
             for leaf in leaves(one.manifest)
             if (number, leaf.pointer) not in taken
         ]
-        self._stored = {number: _stored(objects[number].manifest) for number in {side.number for side in sides} if number is not None}
+        self._told = set[tuple[int, str]]()
+        """Places that stand for a leaf of another place; what is below them too."""
+        matched_to = {side.number for side in sides if side.number is not None}
+        self._stored = {number: _stored(objects[number].manifest) for number in matched_to}
 
     def manifest(self, number: int) -> Manifest:
         return self._objects[number].manifest
@@ -194,12 +201,13 @@ class _Ours:
         """
         way = (leaf.here or "").split("/")
         for index, key in enumerate(way):
-            node, above = None, "/".join(way[:index])
-            group = next((one for one in _ONE_OF if key in one), ())
-            if group:
-                node = at(self._objects[number].manifest, above)
-            other = next((one for one in group if one != key and one in node), None) if isinstance(node, dict) else None
-            if other is not None and key not in node:
+            group, above = next((one for one in _ONE_OF if key in one), ()), "/".join(way[:index])
+            node = at(self._objects[number].manifest, above) if group else None
+            if isinstance(node, dict) and key not in node:
+                other = next((one for one in group if one in node), None)
+                if other is None:
+                    return None
+                self._told.add((number, f"{above}/{other}"))
                 return f"{above}/{other}", node[other]
         return None
 
@@ -210,11 +218,11 @@ class _Ours:
             if mine.place[-1] != key or not _equal(mine.place, mine.value, wanted):
                 continue
             above = mine.pointer.rpartition("/")[0]
-            if other == number and leaf.here is not None and f"{leaf.here}/".startswith(f"{above}/"):
-                return other, mine
-            parent = above.rpartition("/")[0]
-            near = other != number or leaf.here is None or leaf.here.startswith(f"{parent}/")
-            if within is not None and _within(mine.place) == within and near:
+            here, parent = leaf.here or "", above.rpartition("/")[0]
+            over = other == number and here.startswith(f"{above}/")
+            near = other != number or leaf.here is None or here.startswith(f"{parent}/")
+            if over or (near and within is not None and _within(mine.place) == within):
+                self._told.add((other, mine.pointer))
                 return other, mine
         return None
 
@@ -225,26 +233,32 @@ class _Ours:
             numbers: of objects that stand for one of the original.
             added: of those that stand for none.
         """
-        found: dict[str, dict[str, None]] = {}
+        found: dict[str, dict[str, str]] = {row["why"]: {} for row in rows()["adds"]}
         for number in numbers:
-            free = [leaf for other, leaf in self._free if other == number]
+            kind = self._objects[number].manifest["kind"]
+            told = tuple(f"{pointer}/" for other, pointer in self._told if other == number)
+            free = [leaf for other, leaf in self._free if other == number and not f"{leaf.pointer}/".startswith(told)]
             bare = _without(self._objects[number].manifest, [leaf.pointer for leaf in free])
             for leaf in free:
-                text = f"{self._objects[number].manifest['kind']}/{'/'.join(leaf.place)}"
-                quiet = any(fnmatchcase(text, pattern) for pattern in _rows()["quiet"])
+                text, why = "/".join((kind, *leaf.place)), self.why(number, leaf.pointer)
+                quiet = any(fnmatchcase(text, pattern) for pattern in rows()["quiet"])
                 if not quiet and at(bare, leaf.pointer) != leaf.value:
-                    found.setdefault(self._answer(number, leaf.pointer)[1].reason, {})[_field(leaf)] = None
-        objects = [(self._objects[number].manifest, self.why(number, "")) for number in added]
-        return (*(Addition(tuple(what), why) for why, what in found.items()),
-                *(Addition((f"{one['kind']} {name_of(one)}",), why) for one, why in objects))  # fmt: skip
+                    found.setdefault((_row("adds", text) or {"why": why})["why"], {}).setdefault(_field(leaf), why)
+        for number in added:
+            manifest, why = self._objects[number].manifest, self.why(number, "")
+            row = _row("adds", manifest["kind"]) or {"why": why}
+            found.setdefault(row["why"], {})[f"{manifest['kind']} {name_of(manifest)}"] = why
+        return tuple(Addition(why, fields) for why, fields in found.items() if fields)
 
 
 _ONE_OF = (
     ("value", "valueFrom"),
     ("event", "events"),
     ("exec", "httpGet", "tcpSocket", "grpc"),
-    ("hostPath", "emptyDir", "persistentVolumeClaim", "configMap", "secret", "nfs", "csi", "ephemeral", "projected", "downwardAPI",
-     "image"),
+    (
+        "hostPath", "emptyDir", "persistentVolumeClaim", "configMap", "secret", "nfs", "csi", "ephemeral", "projected",
+        "downwardAPI", "image",
+    ),
 )  # fmt: skip
 """Fields of which an object has one."""
 
@@ -282,8 +296,11 @@ def _field(leaf: Leaf) -> str:
     place = list(leaf.place)
     starts = [index for index, part in enumerate(place) if part == "spec" and not isinstance(part, Item)]
     short = place[starts[-1] + 1 :] if starts and starts[-1] + 1 < len(place) else place
-    if "env" in short[:-2]:
-        return f"env {short[short.index('env') + 1]}"
+    for index, part in enumerate(short):
+        if isinstance(part, Item) and short[index - 1] == "env":
+            return f"env {part}"
+        if isinstance(part, Item) and part.isdigit():
+            return "/".join(short[:index])
     return f"{'/'.join(short)}: {leaf.value}"
 
 
@@ -308,17 +325,17 @@ def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> V
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
-    row = _row("otherwise", said.text)
+    known = _otherwise(said.text, side.view.tree, leaf)
     if (instead := ours.instead(number, leaf)) is not None:
-        return said(Fate.CHANGED, instead[1], ours.why(number, instead[0]))
+        return said(Fate.CHANGED, instead[1], known or ours.why(number, instead[0]))
     if (alike := _by_command(side, number, leaf, ours)) is not None:
         return said(Fate.CHANGED, alike[0], alike[1])
     wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
     if (found := ours.elsewhere(number, leaf, wanted)) is not None:
-        why = row["why"] if row else ours.why(found[0], found[1].pointer)
-        return said(Fate.CHANGED, found[1].value, f"{why}: it stands at {'/'.join(found[1].place)}")
-    if row is not None:
-        return said(Fate.LEFT_OUT, why=row["why"])
+        why = known or ours.why(found[0], found[1].pointer)
+        return said(Fate.CHANGED, found[1].value, why, stands="/".join(found[1].place))
+    if known is not None:
+        return said(Fate.LEFT_OUT, why=known)
     return said(Fate.LEFT_OUT, why="no word of the run says it, and no override keeps it", lost=True)
 
 
@@ -340,7 +357,7 @@ _WORDS = ("command", "args")
 def _of_an_object(said: _Said, view: View, ours: _Ours) -> Verdict:
     """Of a leaf of an object that stands for none of ours."""
     referred = called(view.tree) in ours.referred
-    for row in _rows()["objects"]:
+    for row in rows()["objects"]:
         if view.tree["kind"] in row["kinds"] and (referred or not row.get("referred")):
             return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     return said(Fate.LEFT_OUT, why=f"no object of the run is this {view.tree['kind']}", lost=True)
@@ -354,11 +371,13 @@ class _Said:
         self.text = "/".join((str(side.view.tree["kind"]), *leaf.place))
         self._secret = _is_secret(side.view.tree, leaf)
 
-    def __call__(self, fate: Fate, now: Any = ABSENT, why: str = "", *, listed: bool = False, lost: bool = False) -> Verdict:
+    def __call__(
+        self, fate: Fate, now: Any = ABSENT, why: str = "", *, stands: str = "", listed: bool = False, lost: bool = False
+    ) -> Verdict:
         place = "/".join((*self._view.place, *self._leaf.place))
         was = "(a secret)" if self._secret else self._leaf.value
         kept = None if now is ABSENT else "(a secret)" if self._secret and isinstance(now, str) else now
-        return Verdict(fate, place, self._view.pointer + self._leaf.pointer, was, kept, why, listed, lost)
+        return Verdict(fate, place, self._view.pointer + self._leaf.pointer, was, kept, why, stands, listed, lost)
 
 
 def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
@@ -374,15 +393,31 @@ def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
 
 
 def _row(section: str, text: str) -> Mapping[str, Any] | None:
-    for row in _rows()[section]:
-        if any(fnmatchcase(text, pattern) for pattern in row["leaves"]):
-            found: Mapping[str, Any] = row
-            return found
+    """The first row of a list that has a place."""
+    listed: Sequence[Mapping[str, Any]] = rows()[section]
+    return next((row for row in listed if any(fnmatchcase(text, pattern) for pattern in row["leaves"])), None)
+
+
+def _has(mapping: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
+    return all(mapping.get(key) == value for key, value in items.items())
+
+
+def _otherwise(text: str, tree: Manifest, leaf: Leaf) -> str | None:
+    """Why ours says a leaf in another way, or not at all, where that is known of its place."""
+    around = [at(tree, leaf.pointer[:end]) for end, mark in enumerate(leaf.pointer) if mark == "/"]
+    for row in rows()["otherwise"]:
+        within = row.get("within")
+        if (
+            any(fnmatchcase(text, pattern) for pattern in row["leaves"])
+            and row.get("value", leaf.value) == leaf.value
+            and (not within or any(isinstance(one, dict) and _has(one, row["within"]) for one in around))
+        ):
+            return str(row["why"])
     return None
 
 
 @cache
-def _rows() -> Mapping[str, Any]:
-    """The lists of ``not_carried.yaml``."""
-    rows: Mapping[str, Any] = read_rows(Path(__file__).with_name("not_carried.yaml"))
-    return rows
+def rows() -> Mapping[str, Any]:
+    """The lists of ``account.yaml``: what is never carried, what is said in another way, and what ours adds."""
+    lists: Mapping[str, Any] = read_rows(Path(__file__).with_name("account.yaml"))
+    return lists

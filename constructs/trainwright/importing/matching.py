@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at, tokens
 from trainwright.importing.pairing import Place, element_pairs, leaves
-from trainwright.manifest.kinds import GroupKind, Reasons
-from trainwright.manifest.provenance import Provenance
+from trainwright.manifest import foundation
+from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
+from trainwright.manifest.provenance import Provenance, split
 from trainwright.operators.operator import makes_pods
 
 Manifest = dict[str, Any]
@@ -27,6 +29,13 @@ def compiled_objects(run: CompiledRun) -> list[Compiled]:
     """What a run compiles to."""
     pairs = zip(run.manifests, run.provenance(), strict=True)
     return [Compiled(one, known, run.reasons.get(GroupKind.of(one), {})) for one, known in pairs]
+
+
+def foundation_objects(cluster: Cluster, namespace: str) -> list[Compiled]:
+    """What a namespace has for its runs."""
+    reasons = reasons_by_kind(foundation.KINDS)
+    traced = map(split, foundation.foundation(cluster, namespace))
+    return [Compiled(one, known, reasons.get(GroupKind.of(one), {})) for one, known in traced]
 
 
 class View(NamedTuple):

@@ -257,14 +257,11 @@ def _volume_names(there: Tree, here: Tree) -> dict[str, str]:
     """Name of a volume there -> of the one in ours that the same places of the same containers mount."""
     votes = Counter[tuple[str, str]]()
     for field in NAMED["container"]:
-        ones, others = there.get(field), here.get(field)
-        if not (_of_mappings(ones) and _of_mappings(others)):
-            continue
+        ones, others = _mappings(there.get(field)), _mappings(here.get(field))
         for index, number in element_pairs(field, ones, others).items():
-            mounts, mine = ones[index].get("volumeMounts"), others[number].get("volumeMounts")
-            if _of_mappings(mounts) and _of_mappings(mine):
-                same = element_pairs("volumeMounts", mounts, mine).items()
-                votes.update((str(mounts[one].get("name")), str(mine[other].get("name"))) for one, other in same)
+            mounts, mine = (_mappings(container.get("volumeMounts")) for container in (ones[index], others[number]))
+            same = element_pairs("volumeMounts", mounts, mine).items()
+            votes.update((str(mounts[one].get("name")), str(mine[other].get("name"))) for one, other in same)
     names: dict[str, str] = {}
     for (one, other), _ in votes.most_common():
         if one not in names and other not in names.values():
@@ -272,12 +269,13 @@ def _volume_names(there: Tree, here: Tree) -> dict[str, str]:
     return names
 
 
-def _of_mappings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(element, dict) for element in value)
+def _mappings(value: Any) -> list[Tree]:
+    """A list of mappings; none of anything else."""
+    return value if isinstance(value, list) and all(isinstance(element, dict) for element in value) else []
 
 
 def _words(there: list[Any], here: list[Any], *, ordered: bool) -> dict[int, int]:
-    """Number of a word -> of the same one in ours, or of the one in its place. Where order says nothing, each word has its own."""
+    """Number of a word -> of the same one in ours, or where order counts of the one in its place."""
     ones, others = [repr(word) for word in there], [repr(word) for word in here]
     pairs: dict[int, int] = {}
     if not ordered:
@@ -298,10 +296,10 @@ def role_names(there: Any, here: Any) -> dict[str, str]:
     if not (isinstance(there, dict) and isinstance(here, dict)):
         return names
     for key, value in there.items():
-        if key in _ROLES and _of_mappings(value) and _of_mappings(here.get(key)):
-            name, mine = _KNOWN_BY.get(key, ("name",))[0], here[key]
-            pairs = element_pairs(key, value, mine).items()
-            names |= {str(value[one].get(name)): str(mine[other].get(name)) for one, other in pairs}
+        if key in _ROLES:
+            ones, others = _mappings(value), _mappings(here.get(key))
+            pairs = element_pairs(key, ones, others).items()
+            names |= {str(_name(key, ones[one])): str(_name(key, others[other])) for one, other in pairs}
         elif key.endswith("ReplicaSpecs") and isinstance(value, dict):
             names |= {role.lower(): role.lower() for role in value}
         else:
