@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.compiler.public.cases import NAMES, accounts, case, compiled, counts, needs_originals
 
-from trainwright.importing.account import Fate, native, rows
+from trainwright.importing.accounting.account import Fate, native, rows
 
 
 @needs_originals

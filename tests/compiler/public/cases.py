@@ -1,7 +1,7 @@
 """The public manifests that are written as runs here, and what became of their leaves: one YAML file each.
 
 ``source`` and ``path`` say where a manifest stands; ``values`` fills its blanks; ``cluster`` is what its cluster has beside
-``cluster.yaml``; ``run`` is the run. ``leaves`` counts what :mod:`trainwright.importing.account` says of it, and ``changed`` and
+``cluster.yaml``; ``run`` is the run. ``leaves`` counts what :mod:`trainwright.importing.accounting.account` says of it, and ``changed`` and
 ``left_out`` are its reasons.
 """
 
@@ -20,8 +20,8 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.findings.page import overlay
 
 from trainwright.compile import CompiledRun
-from trainwright.importing.account import Account, account, native, rows
-from trainwright.importing.matching import compiled_objects, foundation_objects
+from trainwright.importing.accounting.account import Account, account, native, rows
+from trainwright.importing.accounting.matching import compiled_objects, foundation_objects
 from trainwright.reading.document import read_yaml
 
 Data = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainwright.findings import Finding
-from trainwright.importing.account import Account, Fate, Verdict, native
+from trainwright.importing.accounting.account import Account, Fate, Verdict, native
 from trainwright.report import finding as report
 from trainwright.units import counted
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at, tokens
-from trainwright.importing.pairing import Place, element_pairs, leaves
+from trainwright.importing.accounting.pairing import Place, element_pairs, leaves
 from trainwright.manifest import foundation
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.provenance import Provenance, split
@@ -98,6 +98,8 @@ def _kind(manifest: Manifest) -> tuple[str, str]:
 def _content(manifest: Manifest) -> Manifest:
     """What two objects may be alike in, with the name by which they are one."""
     content = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
+    if manifest["kind"] == "ConfigMap":  # whatever the keys of its files are
+        content = {"data": list((manifest.get("data") or {}).values())}
     return {"name": name_of(manifest), **content}
 
 

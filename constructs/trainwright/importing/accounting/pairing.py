@@ -181,7 +181,7 @@ class Pairing:
     def _elements(self, there: list[Any], here: list[Any], at: Leaf) -> None:
         within = at.place[-1] if at.place else ""
         if all(isinstance(element, dict) for element in (*there, *here)):
-            pairs = self._pairs(within, there, here)
+            pairs = self._pairs(within, there, here, at)
         else:
             wanted = [self._renamed(at.place, each) if isinstance(each, str) else each for each in there]
             pairs = _words(wanted, here, ordered=within in IN_ORDER)
@@ -195,7 +195,7 @@ class Pairing:
             below = Leaf(place, f"{at.pointer}/{index}", None, mine, ABSENT, at.renamed or renamed)
             self._descend(element, here[number], below)
 
-    def _pairs(self, within: str, there: list[Any], here: list[Any]) -> dict[int, int]:
+    def _pairs(self, within: str, there: list[Any], here: list[Any], at: Leaf) -> dict[int, int]:
         if within == "volumes":
             names = [element.get("name") for element in here]
             pairs = {
@@ -203,8 +203,15 @@ class Pairing:
                 for index, element in enumerate(there)
                 if (mine := self._volumes.get(str(element.get("name")))) in names
             }
-            return _rest(pairs, within, there, here)
+            return _rest(pairs, within, [self._under_our_names(element, at.place) for element in there], here)
         return element_pairs(within, there, here)
+
+
+    def _under_our_names(self, node: Any, place: Place) -> Any:
+        """The same where the names of objects are those of ours."""
+        if isinstance(node, dict):
+            return {key: self._under_our_names(value, (*place, str(key))) for key, value in node.items()}
+        return self._renamed(place, node) if isinstance(node, str) else node
 
 
 def element_pairs(within: str, there: Sequence[Any], here: Sequence[Any]) -> dict[int, int]:

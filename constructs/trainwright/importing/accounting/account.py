@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainwright.findings.locate import Locator, at, tokens
-from trainwright.importing.commands import same_meaning
-from trainwright.importing.matching import Compiled, Manifest, View, called, matched, name_of, references, refers_to, views
-from trainwright.importing.pairing import ABSENT, Hosts, Item, Leaf, Pairing, Place, kind_of_name, leaves
+from trainwright.findings.locate import Locator, at, escape, tokens
+from trainwright.importing.accounting.commands import same_meaning
+from trainwright.importing.accounting.matching import Compiled, Manifest, View, called, matched, name_of, references, refers_to, views
+from trainwright.importing.accounting.pairing import ABSENT, Hosts, Item, Leaf, Pairing, Place, kind_of_name, leaves
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, answer_for
 from trainwright.objects.formats import amount
@@ -134,6 +134,13 @@ class _Side:
             return self._names[kind, text]
         return self._hosts.renamed(text) if self._hosts else text
 
+    def nearest(self, leaf: Leaf) -> str:
+        """Where a leaf should stand in ours, or a place below the nearest mapping around it that ours has."""
+        above = leaf.pointer
+        while leaf.here is None and above not in self.pairing.mappings:
+            above = above.rpartition("/")[0]
+        return f"{self.pairing.mappings[above]}/" if leaf.here is None else leaf.here
+
     def kept(self, leaf: Leaf) -> Fate | None:
         """What a leaf is that ours has too; None for one that differs."""
         wanted = leaf.value
@@ -195,6 +202,25 @@ class _Ours:
         """Whether API server or operator write a value where ours has none."""
         return leaf.here is not None and leaf.value is not None and at(self._stored[number], leaf.here) == leaf.value
 
+    def file(self, number: int, leaf: Leaf) -> str | None:
+        """The key of a ConfigMap of ours that has the same text."""
+        texts = self._objects[number].manifest.get("data") or {}
+        if leaf.place[0] != "data" or self._objects[number].manifest["kind"] != "ConfigMap":
+            return None
+        key = next((key for key, text in texts.items() if text == leaf.value), None)
+        if key is not None:
+            self._told.add((number, f"/data/{escape(key)}"))
+        return None if key is None else f"data/{key}"
+
+    def files(self, number: int, side: _Side, leaf: Leaf) -> list[str] | None:
+        """Where ours mounts the files of a folder one by one."""
+        container = side.pairing.mappings.get(leaf.pointer.rsplit("/", 3)[0])
+        if leaf.place[-3:-2] != ("volumeMounts",) or container is None:
+            return None
+        mounts = at(self._objects[number].manifest, f"{container}/volumeMounts") or []
+        paths = [str(mount.get("mountPath")) for mount in mounts]
+        return [path for path in paths if path.startswith(f"{leaf.place[-2]}/")] or None
+
     def instead(self, number: int, leaf: Leaf) -> tuple[str, Any] | None:
         """Pointer and value of what ours has in place of a field beside which nothing may stand: ``valueFrom`` for ``value``, or
         another source of a volume.
@@ -211,16 +237,15 @@ class _Ours:
                 return f"{above}/{other}", node[other]
         return None
 
-    def elsewhere(self, number: int, leaf: Leaf, wanted: Any) -> tuple[int, Leaf] | None:
+    def elsewhere(self, number: int, side: _Side, leaf: Leaf, wanted: Any) -> tuple[int, Leaf] | None:
         """The same field with the same value at another place: above the leaf, in its pod, or in another object."""
-        key, within = leaf.place[-1], _within(leaf.place)
+        key, within, here = leaf.place[-1], _within(leaf.place), side.nearest(leaf)
         for other, mine in self._free:
             if mine.place[-1] != key or not _equal(mine.place, mine.value, wanted):
                 continue
             above = mine.pointer.rpartition("/")[0]
-            here, parent = leaf.here or "", above.rpartition("/")[0]
             over = other == number and here.startswith(f"{above}/")
-            near = other != number or leaf.here is None or here.startswith(f"{parent}/")
+            near = other != number or here.startswith(f"{above.rpartition('/')[0]}/")
             if over or (near and within is not None and _within(mine.place) == within):
                 self._told.add((other, mine.pointer))
                 return other, mine
@@ -314,6 +339,8 @@ def _verdict(side: _Side, leaf: Leaf, ours: _Ours) -> Verdict:
         return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     if side.number is None:
         return _of_an_object(said, side.view, ours)
+    if (alike := _by_command(side, side.number, leaf, ours)) is not None:
+        return said(Fate.CHANGED, *alike)
     if leaf.mine is not ABSENT and leaf.here is not None:
         return said(Fate.CHANGED, leaf.mine, ours.why(side.number, leaf.here))
     return _absent(said, side, side.number, leaf, ours)
@@ -325,13 +352,15 @@ def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> V
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
+    if (file := ours.file(number, leaf)) is not None:
+        return said(Fate.RENAMED, leaf.value, stands=file)
+    if (files := ours.files(number, side, leaf)) is not None:
+        return said(Fate.CHANGED, files, "each file of the run stands at its own path, where its folder may have others")
     known = _otherwise(said.text, side.view.tree, leaf)
     if (instead := ours.instead(number, leaf)) is not None:
         return said(Fate.CHANGED, instead[1], known or ours.why(number, instead[0]))
-    if (alike := _by_command(side, number, leaf, ours)) is not None:
-        return said(Fate.CHANGED, alike[0], alike[1])
     wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
-    if (found := ours.elsewhere(number, leaf, wanted)) is not None:
+    if (found := ours.elsewhere(number, side, leaf, wanted)) is not None:
         why = known or ours.why(found[0], found[1].pointer)
         return said(Fate.CHANGED, found[1].value, why, stands="/".join(found[1].place))
     if known is not None:
@@ -374,10 +403,16 @@ class _Said:
     def __call__(
         self, fate: Fate, now: Any = ABSENT, why: str = "", *, stands: str = "", listed: bool = False, lost: bool = False
     ) -> Verdict:
-        place = "/".join((*self._view.place, *self._leaf.place))
-        was = "(a secret)" if self._secret else self._leaf.value
-        kept = None if now is ABSENT else "(a secret)" if self._secret and isinstance(now, str) else now
-        return Verdict(fate, place, self._view.pointer + self._leaf.pointer, was, kept, why, stands, listed, lost)
+        place, was = "/".join((*self._view.place, *self._leaf.place)), self._leaf.value
+        if self._secret:
+            place, was = place.replace(was, _HIDDEN), _HIDDEN
+        if isinstance(now, str) and (self._secret or has_secret(now)):
+            now = _HIDDEN
+        pointer = self._view.pointer + self._leaf.pointer
+        return Verdict(fate, place, pointer, was, None if now is ABSENT else now, why, stands, listed, lost)
+
+
+_HIDDEN = "(a secret)"
 
 
 def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
@@ -418,6 +453,6 @@ def _otherwise(text: str, tree: Manifest, leaf: Leaf) -> str | None:
 
 @cache
 def rows() -> Mapping[str, Any]:
-    """The lists of ``account.yaml``: what is never carried, what is said in another way, and what ours adds."""
-    lists: Mapping[str, Any] = read_rows(Path(__file__).with_name("account.yaml"))
+    """The lists of ``rows.yaml``: what is never carried, what is said in another way, and what ours adds."""
+    lists: Mapping[str, Any] = read_rows(Path(__file__).with_name("rows.yaml"))
     return lists
