@@ -241,7 +241,7 @@ def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option,
         name = name.replace("_", "-") if name.startswith("--") else name
         index += 1
         if equals:
-            values = (word._replace(text=text, value=word.value and word.value.partition("=")[2]),)
+            values: tuple[Word, ...] = (word._replace(text=text, value=word.value and word.value.partition("=")[2]),)
         elif name in launcher.flags or name[0] == "$" or any(each.startswith("--") or each.endswith(".py") for each in follows):
             values = ()
         else:

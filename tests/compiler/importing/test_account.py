@@ -85,8 +85,8 @@ def test_a_leaf_that_is_bent_is_said_to_be(data: st.DataObject) -> None:
     told = account(original, ours)
     assert_each_once(original, told)
     # of two words that are alike now, either may be the one that is left
-    verdicts = [verdict for one in pointers(holder, above) for verdict in of(told, number, one)] if isinstance(holder, list) else (
-        of(told, number, pointer))
+    places = list(pointers(holder, above)) if isinstance(holder, list) else [pointer]
+    verdicts = [verdict for one in places for verdict in of(told, number, one)]
     assert any(verdict.fate is not Fate.SAME for verdict in verdicts), verdicts
     named = tokens(pointer)[-1] in ("name", "groupName")
     assert named or any(verdict.fate in (Fate.CHANGED, Fate.LEFT_OUT) for verdict in verdicts), verdicts
@@ -120,7 +120,8 @@ def fates(original: list[Data], *here: Data) -> dict[str, str]:
     """Place of each leaf of the first object -> what became of it."""
     told = account(original, ours_of(*here))
     assert_each_once(original, told)
-    return {verdict.place: "listed" if verdict.listed else "lost" if verdict.lost else verdict.fate for verdict in told[0].verdicts}
+    first = told[0].verdicts
+    return {verdict.place: "listed" if verdict.listed else "lost" if verdict.lost else verdict.fate for verdict in first}
 
 
 def job(name: str, *containers: Data, **spec: Any) -> Data:
@@ -132,7 +133,8 @@ CONTAINERS = "spec/template/spec/containers"
 
 
 def test_variables_are_known_by_their_names_and_of_two_the_last_counts() -> None:
-    there = job("a", {"name": "m", "env": [{"name": "A", "value": "0"}, {"name": "B", "value": "2"}, {"name": "A", "value": "1"}]})
+    twice = [{"name": "A", "value": "0"}, {"name": "B", "value": "2"}, {"name": "A", "value": "1"}]
+    there = job("a", {"name": "m", "env": twice})
     here = job("a", {"name": "m", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]})
     said = fates([there], here)
     assert said[f"{CONTAINERS}/m/env/2/value"] == "same"
@@ -227,7 +229,8 @@ def test_a_token_is_not_repeated() -> None:
 
 def job_set(name: str, **roles: Data) -> Data:
     jobs = [{"name": role, "template": {"spec": {"template": {"spec": {"containers": [one]}}}}} for role, one in roles.items()]
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": {"replicatedJobs": jobs}}
+    kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    return {**kind, "metadata": {"name": name}, "spec": {"replicatedJobs": jobs}}
 
 
 @pytest.mark.parametrize(("host", "fate"), [("s-0-leader-0-0", "renamed"), ("s-0-worker-0-0", None), ("s-0-leader-0-1", None)])

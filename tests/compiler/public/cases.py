@@ -1,8 +1,8 @@
 """The public manifests that are written as runs here, and what became of their leaves: one YAML file each.
 
 ``source`` and ``path`` say where a manifest stands; ``values`` fills its blanks; ``cluster`` is what its cluster has beside
-``cluster.yaml``; ``run`` is the run. ``leaves`` counts what :mod:`trainwright.importing.accounting.account` says of it, and ``changed`` and
-``left_out`` are its reasons.
+``cluster.yaml``; ``run`` is the run. ``leaves`` counts what the account of an import says of it, and ``changed`` and ``left_out``
+are its reasons.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def never_table() -> str:
 
 def objects_table() -> str:
     """Objects that no run has, for the same page."""
-    return "\n".join(["| kinds | why |", "| --- | --- |", *(f"| {', '.join(row['kinds'])} | {row['why']} |" for row in rows()["objects"])])
+    listed = [f"| {', '.join(row['kinds'])} | {row['why']} |" for row in rows()["objects"]]
+    return "\n".join(["| kinds | why |", "| --- | --- |", *listed])
 
 
 def _places(patterns: list[str]) -> str:

@@ -14,7 +14,17 @@ from typing import Any, NamedTuple
 
 from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.importing.accounting.commands import same_meaning
-from trainwright.importing.accounting.matching import Compiled, Manifest, View, called, matched, name_of, references, refers_to, views
+from trainwright.importing.accounting.matching import (
+    Compiled,
+    Manifest,
+    View,
+    called,
+    matched,
+    name_of,
+    references,
+    refers_to,
+    views,
+)
 from trainwright.importing.accounting.pairing import ABSENT, Hosts, Item, Leaf, Pairing, Place, kind_of_name, leaves
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, answer_for
@@ -342,7 +352,8 @@ def _verdict(side: _Side, leaf: Leaf, ours: _Ours) -> Verdict:
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:
         return said(Fate.CHANGED, *alike)
     if leaf.mine is not ABSENT and leaf.here is not None:
-        return said(Fate.CHANGED, leaf.mine, ours.why(side.number, leaf.here))
+        one = "two names of the original are one in ours: " if kind_of_name(leaf.place) in ("role", "container") else ""
+        return said(Fate.CHANGED, leaf.mine, f"{one}{ours.why(side.number, leaf.here)}")
     return _absent(said, side, side.number, leaf, ours)
 
 
@@ -361,7 +372,7 @@ def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> V
         return said(Fate.CHANGED, instead[1], known or ours.why(number, instead[0]))
     wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
     if (found := ours.elsewhere(number, side, leaf, wanted)) is not None:
-        why = known or ours.why(found[0], found[1].pointer)
+        why = known or f"the same at another place: {ours.why(found[0], found[1].pointer)}"
         return said(Fate.CHANGED, found[1].value, why, stands="/".join(found[1].place))
     if known is not None:
         return said(Fate.LEFT_OUT, why=known)
