@@ -1,0 +1,45 @@
+"""What a JobSet says of its run: the Jobs with ranks, and those beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.manifest.pods import containers_of
+from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.operators.job.said import part_of
+from trainwright.operators.operator import Around
+from trainwright.operators.said import TORCH, Part, Said, count, seconds, stated
+
+JOBS = "/spec/replicatedJobs"
+
+
+def said(manifest: Mapping[str, Any], around: Around) -> Said:
+    """The Job whose pods have GPUs trains, or the first one; of those alike, the larger."""
+    parts = tuple(_part(manifest, number, one) for number, one in items(manifest, JOBS))
+    lead = max(parts, key=lambda one: (_gpus(one) > 0, one.pods if _gpus(one) else -parts.index(one)))
+    first = lead._replace(role="node", ranks=True, further=False, words={})
+    others = tuple(one for one in parts if one is not lead)
+    spec = f"{JOBS}/{parts.index(lead)}/template/spec"
+    words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
+                  *seconds(manifest, f"{spec}/activeDeadlineSeconds")])  # fmt: skip
+    never = f"{spec}/backoffLimit"
+    if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
+        words["/restarts"] = (0, never)
+    return Said("job-set", (first, *others), (*TORCH, "jax", *(() if others else ("independent",))), words)
+
+
+def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any]) -> Part:
+    """A further role, until the one that trains is chosen. Several replicas of a Job are one role."""
+    pointer = f"{JOBS}/{number}"
+    part = part_of(manifest, text(replicated, "/name", f"job-{number}"), f"{pointer}/template/spec")
+    wanted = texts(manifest, "/spec/successPolicy/targetReplicatedJobs")
+    words = {"/must_end": (True, f"{pointer}/name")} if not wanted or part.role in wanted else {}
+    pods = part.pods * max(count(replicated, "/replicas"), 1)
+    return part._replace(pods=pods, ranks=False, further=True, words=words)
+
+
+def _gpus(part: Part) -> int:
+    spec = part.template.get("spec")
+    found = (mapping(one, "/resources/limits") for _, one in containers_of(spec if isinstance(spec, dict) else {}))
+    return sum(name.endswith("/gpu") for amounts in found for name in amounts)
