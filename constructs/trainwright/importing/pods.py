@@ -236,7 +236,7 @@ def _security(words: Words, part: Part, spec: Tree, container: Tree, number: int
 def _life(words: Words, part: Part, spec: Tree, container: Tree, number: int) -> None:
     at_main = f"/spec/containers/{number}"
     grace = whole(spec, "/terminationGracePeriodSeconds")
-    if grace:
+    if grace is not None:
         words.say("/grace", f"{grace}s", part.source("/spec/terminationGracePeriodSeconds"))
     meets = {str(variable(one)) for _, one in items(container, "/env") if text(one, "/name") == "MASTER_PORT"}
     for index, one in items(container, "/ports"):

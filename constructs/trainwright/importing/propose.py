@@ -232,7 +232,7 @@ def _containers(words: Words, pods: Sequence[Spoken]) -> None:
 
 def _work(words: Words, said: Said, work: Spoken) -> None:
     words.say("/workload/kind", "command")
-    stated = {pointer: value for pointer, value in said.words.items() if pointer.startswith("/workload/")}
+    stated = {pointer: value for pointer, value in said.words.items() if pointer.startswith(("/workload/", "/files/"))}
     for pointer, (value, source) in stated.items():
         words.say(pointer, value, source)
     if not stated:
@@ -260,7 +260,7 @@ def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:
     if QUEUE_LABEL in labels:
         words.say("/queue", str(labels[QUEUE_LABEL]), f"/metadata/labels/{escape(QUEUE_LABEL)}")
     for pointer, (value, source) in said.words.items():
-        if not pointer.startswith(("/topology/", "/workload/")) and (pointer != "/queue" or "queue" not in words.data):
+        if not pointer.startswith(("/topology/", "/workload/", "/files/")) and (pointer != "/queue" or "queue" not in words.data):
             words.say(pointer, value, source)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainwright.manifest.pods import containers_of
@@ -17,9 +17,11 @@ JOBS = "/spec/replicatedJobs"
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
     """The Job whose pods have GPUs trains, or the first one; of those alike, the larger."""
     parts = tuple(_part(manifest, number, one) for number, one in items(manifest, JOBS))
+    if not parts:
+        raise LookupError("it has no replicatedJobs")
     lead = max(parts, key=lambda one: (_gpus(one) > 0, one.pods if _gpus(one) else -parts.index(one)))
     first = lead._replace(role="node", ranks=True, further=False, words={})
-    others = tuple(one for one in parts if one is not lead)
+    others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
     spec = f"{JOBS}/{parts.index(lead)}/template/spec"
     words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
                   *seconds(manifest, f"{spec}/activeDeadlineSeconds")])  # fmt: skip
@@ -37,6 +39,22 @@ def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any
     words = {"/must_end": (True, f"{pointer}/name")} if not wanted or part.role in wanted else {}
     pods = part.pods * max(count(replicated, "/replicas"), 1)
     return part._replace(pods=pods, ranks=False, further=True, words=words)
+
+
+def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part]) -> Part:
+    """A further role: under another name where the topology has that one, and in its order with the pods that hold ranks."""
+    name, order = part.role, "/spec/startupPolicy/startupPolicyOrder"
+    if text(manifest, order) == "InOrder":
+        start = "before" if parts.index(part) < parts.index(lead) else "after"
+    else:
+        start = "before" if name in _awaited(manifest, lead, parts) else "after" if lead.role in _awaited(manifest, part, parts) else ""
+    words = {**part.words, **({"/starts": (start, order)} if start else {})}
+    return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
+
+
+def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> list[str]:
+    """The Jobs whose pods must be ready before a part has any."""
+    return [text(one, "/name") for _, one in items(manifest, f"{JOBS}/{parts.index(part)}/dependsOn")]
 
 
 def _gpus(part: Part) -> int:

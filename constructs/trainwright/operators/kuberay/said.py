@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from trainwright.findings.locate import at
+from trainwright.findings.locate import at, escape
 from trainwright.objects.fields import items, mapping, text, whole
 from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, WORKER, group_at, ray_version
 from trainwright.operators.operator import Around
@@ -21,6 +22,8 @@ _OURS = frozenset({"dashboard-host", "num-cpus", "num-gpus"})
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
     """The first group of workers has the ranks; a cluster without any has them on its head."""
+    if not mapping(manifest, CLUSTER):
+        raise LookupError("it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec")
     groups = [
         Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1),
              group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker")
@@ -28,8 +31,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     ]  # fmt: skip
     head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=not groups, container="ray-head")
     words: dict[str, tuple[Any, str]] = dict(stated(manifest, {"/spec/backoffLimit": "/restarts"}))
-    if entry := text(manifest, "/spec/entrypoint"):
-        words["/workload/command"] = (_words(entry), "/spec/entrypoint")
+    if entry := text(manifest, ENTRY):
+        words |= _driver(entry)
     if not groups:
         words["/topology/head_is_node"] = (True, f"{CLUSTER}/headGroupSpec")
     version = text(manifest, f"{CLUSTER}/rayVersion")
@@ -52,14 +55,23 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words)
 
 
-def _words(entry: str) -> list[str]:
-    """The command; one that needs a shell is given one."""
+def _driver(entry: str) -> dict[str, tuple[Any, str]]:
+    """The command, and a file for what two shells would read on its way to the head (see TW424)."""
     try:
-        words = shlex.split(entry)
+        words = shlex.split(entry, comments=True)
     except ValueError:
-        return ["sh", "-c", entry]
-    plain = "\n" not in entry.strip() and not any(sign in entry for sign in "$`;|&<>*?~(){}")
-    return words if plain and words else ["sh", "-c", entry]
+        words = []
+    if words and all(map(_PLAIN.fullmatch, words)) and "\n" not in entry.strip():
+        return {"/workload/command": (words, ENTRY)}
+    python = len(words) == 3 and words[1] == "-c" and words[0].rpartition("/")[2].startswith("python")
+    file, text_of_it = ("/opt/run/driver.py", words[2].lstrip("\n")) if python else ("/opt/run/driver.sh", entry)
+    said_there = text_of_it if text_of_it.endswith("\n") else f"{text_of_it}\n"
+    command = [words[0] if python else "bash", file]
+    return {"/workload/command": (command, ENTRY), f"/files/{escape(file)}": (said_there, ENTRY)}
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+ENTRY = "/spec/entrypoint"
 
 
 def _runtime_env(text_of_it: str) -> Any:
