@@ -105,7 +105,7 @@ class _Pools:
         base = (model or "gpu").lower() if needs.gpus else "cpu"
         name = next(one for one in (base, *(f"{base}-{number}" for number in range(2, 1000))) if one not in self.found)
         where = f"/node_pools/{name}"
-        pool: Data = {"cpus": _CPUS if needs.gpus else 32, "memory": f"{_MEMORY if needs.gpus else 128}Gi"}
+        pool: Data = {"cpus": _CPUS, "memory": f"{_MEMORY}Gi"}
         self.made.guesses[f"{where}/cpus"] = "a guess, as is the memory: CPUs of one node"
         if needs.gpus:
             pool["gpu"] = {"model": model or "GPU", "memory": f"{GPU_MEMORY.get(model, 80)}Gi", "per_node": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,6 +123,8 @@ def _is_needed(way: Sequence[str]) -> bool:
         return len(way) == 1 or way[1] in ("kind", "nodes", "gpus_per_node", "engine")
     if way[0] == "workload":
         return len(way) == 1 or way[1] in ("kind", "command", "args")
+    if way[0] == "containers":
+        return len(way) > 2
     if way[0] == "roles":
         return len(way) > 2 and way[2] in ("pods", "command", "args")
     return way[0] in _NEEDED
@@ -162,5 +164,21 @@ def _candidates(data: Data) -> Iterator[str]:
     )
 
 
-def _objects(compiled: CompiledRun) -> Sequence[Mapping[str, Any]]:
-    return compiled.manifests
+def _objects(compiled: CompiledRun) -> Any:
+    """Without the identity, in which even a queue counts that is the default, and with variables in the order of their names."""
+    return _plain(list(compiled.manifests), compiled.identity)
+
+
+def _plain(node: Any, identity: str) -> Any:
+    if isinstance(node, str):
+        return node.replace(identity, "")
+    if isinstance(node, dict):
+        return {key: _plain(_by_name(value) if key == "env" else value, identity) for key, value in node.items()}
+    return [_plain(one, identity) for one in node] if isinstance(node, list) else node
+
+
+def _by_name(variables: Any) -> Any:
+    """Order means something only where one variable names another."""
+    if isinstance(variables, list) and not any("$(" in str(one.get("value", "")) for one in variables):
+        return sorted(variables, key=lambda one: str(one["name"]))
+    return variables

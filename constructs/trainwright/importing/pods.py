@@ -13,6 +13,7 @@ from trainwright.manifest.kueue import GROUP
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.said import Part
 from trainwright.rules.secrets import is_secret
+from trainwright.units import Bytes, Cpu, UnitError
 from trainwright.variables.secret import has_secret
 
 Tree = Mapping[str, Any]
@@ -73,7 +74,7 @@ def spoken(part: Part, maps: Mapping[str, Tree], secret: str) -> Spoken:
     _security(words, part, spec, container, number)
     _life(words, part, spec, container, number)
     _metadata(words, part)
-    _containers(words, part, spec, container, number)
+    _containers(words, part, spec, container, number, secret, hidden)
     return Spoken(part, words, needs, tuple(hidden))
 
 
@@ -136,15 +137,15 @@ def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
     source = part.source(f"/spec/containers/{number}/resources")
     for name in ("cpu", "memory"):
         limit, request = limits.get(name), requests.get(name)
-        words.say(f"/resources/{name}", "none" if limit is None else _number(limit), source)
-        if request is not None and request != limit:
-            words.say(f"/resources/requests/{name}", _number(request), source)
+        words.say(f"/resources/{name}", "none" if limit is None else _number(limit, name), source)
+        if request is not None and (limit is None or _number(request, name) != _number(limit, name)):
+            words.say(f"/resources/requests/{name}", _number(request, name), source)
     amounts, devices = {**requests, **limits}, dict[str, int]()
     if disk := amounts.get("ephemeral-storage"):
         words.say("/resources/ephemeral_storage", str(disk), source)
     for name, amount in amounts.items():
         if name.startswith("hugepages-"):
-            words.say(f"/resources/hugepages/{name.removeprefix('hugepages-')}", str(amount), source)
+            words.say(f"/resources/hugepages/{name.removeprefix('hugepages-')}", _number(str(amount), "memory"), source)
         elif name not in _OF_KUBERNETES and str(amount).isdigit():
             devices[name] = int(str(amount))
     gpu = next((name for name in devices if GPU.fullmatch(name)), None)
@@ -161,9 +162,15 @@ def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
     )  # fmt: skip
 
 
-def _number(amount: Any) -> Any:
-    """A whole number as such, as people write CPUs."""
-    return int(amount) if isinstance(amount, str) and amount.isdigit() else amount
+def _number(amount: Any, name: str = "cpu") -> Any:
+    """An amount as people write it: CPUs as a number, and memory in the largest unit that says all of it."""
+    try:
+        if name != "cpu":
+            return str(Bytes.parse(amount))
+        cpus = Cpu.parse(amount).millicores
+        return cpus // 1000 if cpus % 1000 == 0 else cpus / 1000 if cpus % 100 == 0 else f"{cpus}m"
+    except UnitError:
+        return amount
 
 
 def _text_of(amount: Any) -> str | None:
@@ -236,7 +243,7 @@ def _security(words: Words, part: Part, spec: Tree, container: Tree, number: int
 def _life(words: Words, part: Part, spec: Tree, container: Tree, number: int) -> None:
     at_main = f"/spec/containers/{number}"
     grace = whole(spec, "/terminationGracePeriodSeconds")
-    if grace is not None:
+    if grace:
         words.say("/grace", f"{grace}s", part.source("/spec/terminationGracePeriodSeconds"))
     meets = {str(variable(one)) for _, one in items(container, "/env") if text(one, "/name") == "MASTER_PORT"}
     for index, one in items(container, "/ports"):
@@ -288,15 +295,34 @@ def _metadata(words: Words, part: Part) -> None:
             words.say(f"/pod_{field}/{escape(key)}", _scalar(value), part.source(f"/metadata/{field}/{escape(key)}"))
 
 
-def _containers(words: Words, part: Part, spec: Tree, main: Tree, number: int) -> None:
+def _containers(
+    words: Words, part: Part, spec: Tree, main: Tree, number: int, secret: str, hidden: list[tuple[str, str]]
+) -> None:
     """Those beside the one that trains."""
     volumes = {text(one, "/name"): one for _, one in items(spec, "/volumes")}
     shared = {text(one, "/name"): text(one, "/mountPath") for _, one in items(main, "/volumeMounts") if "subPath" not in one}
     found = [("initContainers", index, one) for index, one in items(spec, "/initContainers")]
     found += [("containers", index, one) for index, one in items(spec, "/containers") if index != number]
-    said = [_beside(field, one, volumes, shared) for field, _, one in found]
+    said = [_beside(field, _shown(one, secret, hidden), volumes, shared) for field, _, one in found]
     if said:
         words.say("/containers", said, part.source("/spec"))
+
+
+def _shown(one: Tree, secret: str, hidden: list[tuple[str, str]]) -> Tree:
+    """Without secrets in plain text, and with amounts, which every container of a run states, as requests and limits at once."""
+    stated, env = dict(one), list[Any]()
+    for variable_ in one.get("env") or ():
+        name, value = text(variable_, "/name"), text(variable_, "/value")
+        if is_secret(name, value):
+            hidden.append((name, ""))
+            variable_ = {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
+        env.append(variable_)
+    amounts = {**_LEAST, **mapping(one, "/resources/requests"), **mapping(one, "/resources/limits")}
+    return {**stated, **({"env": env} if env else {}), "resources": {"requests": dict(amounts), "limits": dict(amounts)}}
+
+
+_LEAST = {"cpu": "500m", "memory": "512Mi"}
+"""Of a container that says nothing of what it needs."""
 
 
 def _beside(field: str, one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -> dict[str, Any]:
@@ -330,7 +356,7 @@ def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -
             return None
         mounts[path] = said
     parts = {"command": texts(one, "/command"), "args": texts(one, "/args"), "env": env, "mounts": mounts}
-    return {**{key: value for key, value in parts.items() if value}, "cpu": _number(limits["cpu"]), "memory": limits["memory"]}
+    return {**{key: value for key, value in parts.items() if value}, "cpu": _number(limits["cpu"]), "memory": _number(limits["memory"], "memory")}
 
 
 def secrets_in(node: Any, pointer: str = "") -> Iterator[str]:

@@ -79,7 +79,8 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
         raise ValueError("it makes no pods")
     metadata, words = mapping(manifest.data, "/metadata"), Words()
     name = _name(manifest.data, names)
-    labels = mapping(metadata, "/labels")
+    of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
+    labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
     words.say("/run", name, "/metadata/name")
     words.say("/team", team or _dns(str(labels.get(TEAM_LABEL) or labels.get("team") or "")) or "research")
     words.say("/namespace", text(metadata, "/namespace") or "default", "/metadata/namespace")
@@ -89,7 +90,7 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
     pods = [spoken(part, maps, f"{name}-secrets") for part in said.parts]
     base = max((one for one in pods if one.part.ranks), key=lambda one: one.part.pods)
     work = pods[0] if not pods[0].part.further else base
-    _join(words, pods, base, work)
+    _join(words, pods, base, work, drives="/workload/command" in said.words)
     _work(words, said, work)
     _metadata(words, metadata)
     _queue(words, labels, said)
@@ -131,7 +132,7 @@ def _listed(words: Words, key: str) -> list[str]:
     return value if isinstance(value, list) else []
 
 
-def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken) -> None:
+def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken, drives: bool) -> None:
     """Each field at the run where it is of all pods or of those with ranks, else at its role."""
     _copy(words, base, "image")
     for field in SHARED:
@@ -144,7 +145,7 @@ def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken) -> N
     for field in (*OF_RANKS, "security", "resources"):
         _copy(words, base, field)
     for field in OF_WORK:
-        _copy(words, work, field)
+        _copy(words, work, field, f"/roles/{work.part.role}" if drives and field == "ports" else "")
     _variables(words, pods, work)
     for one in pods:
         if one is not base:
@@ -224,10 +225,22 @@ def _containers(words: Words, pods: Sequence[Spoken]) -> None:
     ranks = [one for one in pods if one.part.ranks]
     said = []
     for container, holders in found:
+        if any(_called(one) == _called(container) for one in said):  # another one of that name, in other pods
+            container = _renamed(container, holders[0].part.role)
         of_ranks = {id(one) for one in holders} == {id(one) for one in ranks}
         said.append(container if of_ranks else {**container, "roles": [one.part.role for one in holders]})
     if said:
         words.say("/containers", said, found[0][1][0].words.sources.get("/containers", ""))
+
+
+def _called(container: Mapping[str, Any]) -> Any:
+    return container.get("name") or container.get("container", {}).get("name")
+
+
+def _renamed(container: dict[str, Any], role: str) -> dict[str, Any]:
+    if "name" in container:
+        return {**container, "name": f"{container['name']}-{role}"}
+    return {**container, "container": {**container["container"], "name": f"{_called(container)}-{role}"}}
 
 
 def _work(words: Words, said: Said, work: Spoken) -> None:
@@ -250,7 +263,7 @@ def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
                 continue
             words.say(f"/{field}/{escape(key)}", str(value), f"/metadata/{field}/{escape(key)}")
     for holder in (words.data, *words.data.get("roles", {}).values()):
-        for key in [key for key in holder.get("pod_labels", {}) if key.startswith(PLAN_PREFIXES)]:
+        for key in [key for key in holder.get("pod_labels", {}) if key.startswith((*PLAN_PREFIXES, QUEUE_LABEL))]:
             del holder["pod_labels"][key]
         if holder.get("pod_labels") == {}:
             del holder["pod_labels"]

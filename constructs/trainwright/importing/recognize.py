@@ -8,6 +8,7 @@ from typing import Any
 
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, Launch, launches
 from trainwright.command.reading import read
+from trainwright.objects.fields import mapping
 from trainwright.operators.said import Said
 
 _FSDP = re.compile(r"fsdp|sharding[_-]strategy[= ]full", re.IGNORECASE)
@@ -15,7 +16,7 @@ _STAGE = re.compile(r"""["']?(?:zero_)?stage["']?\s*[:= ]\s*([123])|\bzero[-_]?(
 _HOROVOD = re.compile(r"horovod|\bhvd\b", re.IGNORECASE)
 _JAX = re.compile(r"\bjax\b|JAX_(COORDINATOR|PROCESS|NUM)|maxtext", re.IGNORECASE)
 _MEETS = re.compile(
-    r"MASTER_ADDR|MASTER_PORT|WORLD_SIZE|init_process_group|torch\.distributed|rdzv|\b(NODE_)?RANK\b|DistributedDataParallel|lightning|TF_CONFIG"
+    r"MASTER_ADDR|MASTER_PORT|WORLD_SIZE|init_process_group|torch\.distributed|rdzv|\bRANK\b|DistributedDataParallel|lightning"
 )
 """What a program says that talks to others."""
 
@@ -42,7 +43,8 @@ def _kind(said: Said, found: Sequence[str], text: str, nodes: int) -> str:
         return _sharded(found, text)
     if "jax" in said.kinds and _JAX.search(text):
         return "jax"
-    if first == "independent" and (nodes == 1 or _MEETS.search(text)):
+    found_by_name = any("subdomain" in mapping(one.template, "/spec") for one in said.parts)
+    if first == "independent" and (nodes == 1 or found_by_name or _MEETS.search(text)):
         return "ddp"
     return first
 
