@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json as encoder
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, ProjectOption, no_such, open_project, output, say, show, stop
+from trainwright.cli.session import Exit, JsonOption, ProjectOption, no_such, open_project, output, say, show, stop
 from trainwright.findings.codes import found
 from trainwright.importing.bring import Brought, bring
 from trainwright.importing.read import Source
@@ -36,15 +38,18 @@ def command(
     name: Annotated[str, typer.Option(metavar="NAME", help="Of the profile that is drafted.")] = DRAFTED,
     team: Annotated[str | None, typer.Option(help="Who owns the runs; default: what their objects say, else research.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Write runs for the objects in manifests, and the profile that they need.
 
     Reads Job, JobSet, PyTorchJob, TFJob, XGBoostJob, MPIJob, TrainJob with its runtime, RayJob, Volcano Job, and AppWrapper
-    around any of them, with what is beside them. Ends with 1 where an object could not be carried over.
+    around any of them, with what is beside them, and says what became of every value: docs/not-carried.md. Ends with 1 where an
+    object could not be carried over.
     """
     where = open_project(project)
     existing, beneath = _existing(where, profile)
-    brought = bring(sources_of(files), profile or name, existing, team, beneath)
+    sources = sources_of(files)
+    brought = bring(sources, profile or name, existing, team, beneath)
     if not brought.runs and not brought.failed:
         show(brought.notes)
         stop(f"nothing in {', '.join(files)} carries a run that is known here", Exit.FINDINGS)
@@ -55,10 +60,27 @@ def command(
     for path, text in written.items():
         (where.root / path).parent.mkdir(parents=True, exist_ok=True)
         (where.root / path).write_text(text, encoding="utf-8")
-        output(where.shown(where.root / path))
+        (say if json else output)(where.shown(where.root / path))
     report(brought)
+    tell(brought, sources, json=json)
     if brought.failed or brought.lacks:
         raise typer.Exit(Exit.FINDINGS)
+
+
+def tell(brought: Brought, sources: Sequence[Source], *, json: bool) -> None:
+    """What became of every value of the files."""
+    from trainwright.cli.validate import project_crds
+    from trainwright.importing.accounting.report import to_json, to_text
+    from trainwright.importing.accounting.runs import accounts_of
+    from trainwright.validate.crd import Catalogue, load_catalogue
+
+    crds = Path(os.environ.get("TRAINWRIGHT_CRDS") or project_crds())
+    told = accounts_of(brought, sources, load_catalogue(crds) if crds.is_dir() else Catalogue())
+    if json:
+        output(encoder.dumps(to_json(told), indent=2))
+        return
+    show([finding for one in told for finding in one.findings])
+    output(to_text(told))
 
 
 def sources_of(files: Sequence[str]) -> list[Source]:

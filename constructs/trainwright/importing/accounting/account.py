@@ -126,6 +126,13 @@ def account(
     return accounts
 
 
+def unaccounted(manifest: Manifest) -> Account:
+    """Of an object of which no run compiles."""
+    side = _Side(View(0, manifest), None, (), {})
+    lost = [_Said(side, leaf)(Fate.LEFT_OUT, why="no run compiles of it", lost=True) for leaf in side.leaves]
+    return Account(str(manifest["kind"]), name_of(manifest), tuple(lost), ())
+
+
 class _Side:
     """One object of the original, and ours of the same kind."""
 
@@ -362,7 +369,8 @@ def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> V
     if leaf.value in (None, [], {}) and leaf.value is not False:
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
     if ours.fills_in(number, leaf):
-        return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
+        stored = at(side.view.tree, "/metadata/uid") is not None
+        return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself", listed=stored)
     if (file := ours.file(number, leaf)) is not None:
         return said(Fate.RENAMED, leaf.value, stands=file)
     if (files := ours.files(number, side, leaf)) is not None:

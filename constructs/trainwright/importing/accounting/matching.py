@@ -7,11 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.findings.locate import at, tokens
+from trainwright.findings.locate import tokens
 from trainwright.importing.accounting.pairing import Place, element_pairs, leaves
+from trainwright.importing.read import WRAPPERS
 from trainwright.manifest import foundation
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.provenance import Provenance, split
+from trainwright.objects.fields import items
 from trainwright.operators.operator import makes_pods
 
 Manifest = dict[str, Any]
@@ -63,9 +65,12 @@ def name_of(manifest: Manifest) -> str:
 def views(original: Sequence[Manifest]) -> Iterator[View]:
     """All objects, with what is wrapped beside what wraps it."""
     for number, manifest in enumerate(original):
-        components = at(manifest, "/spec/components") if manifest["kind"] == "AppWrapper" else None
-        wrapped = enumerate(components if isinstance(components, list) else [])
-        parts = {f"/spec/components/{index}/template": one["template"] for index, one in wrapped if one.get("template")}
+        parts = {
+            f"{pointer}/{index}/{held}": item[held]
+            for pointer, held in WRAPPERS.get(GroupKind.of(manifest), ())
+            for index, item in items(manifest, pointer)
+            if isinstance(item.get(held), dict)
+        }
         yield from (View(number, tree, tuple(tokens(pointer)), pointer) for pointer, tree in parts.items())
         yield View(number, manifest, apart=tuple(parts))
 
@@ -85,7 +90,7 @@ def matched(ones: Sequence[View], compiled: Sequence[Compiled]) -> dict[int, int
     if carrier is not None:
         free = carrier not in pairs.values()
         for index, view in enumerate(ones):
-            if view.tree["kind"] == "AppWrapper" or (free and makes_pods(view.tree)):
+            if GroupKind.of(view.tree) in WRAPPERS or (free and makes_pods(view.tree)):
                 pairs.setdefault(index, carrier)
     return pairs
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainwright.findings import Finding
 from trainwright.importing.accounting.account import Account, Fate, Verdict, native
+from trainwright.importing.accounting.runs import Told
 from trainwright.report import finding as report
 from trainwright.units import counted
 
@@ -17,16 +17,8 @@ _MOST = 3
 """Places and fields that are told of one reason; JSON has them all."""
 
 
-def to_json(
-    accounts: Sequence[Account], run: str, findings: Mapping[int, Sequence[Finding]] | None = None
-) -> list[dict[str, Any]]:
-    """One mapping for each object of the original: its leaves by what became of them, each with its JSON pointer.
-
-    Args:
-        accounts: of the objects of one run.
-        run: its name.
-        findings: number of an object -> what the original has as it stands.
-    """
+def to_json(told: Sequence[Told]) -> list[dict[str, Any]]:
+    """One mapping for each object of the original: its leaves by what became of them, each with its JSON pointer."""
     return [
         {
             "kind": one.kind,
@@ -34,9 +26,9 @@ def to_json(
             "run": run,
             "leaves": {fate.value: [_leaf(each) for each in one.verdicts if each.fate is fate] for fate in Fate},
             "adds": [{"why": addition.why, "fields": dict(addition.fields)} for addition in one.adds],
-            "findings": report.to_json((findings or {}).get(number, ())),
+            "findings": report.to_json(findings),
         }
-        for number, one in enumerate(accounts)
+        for one, run, findings in told
     ]
 
 
@@ -50,8 +42,13 @@ def _leaf(verdict: Verdict) -> str | dict[str, Any]:
     return {**said, "is": verdict.now, **{key: text for key, text in more.items() if text}}
 
 
-def to_text(accounts: Sequence[Account], run: str) -> str:
-    """What a person wants to know of one run: what is lost first, then what is another value, and what ours adds."""
+def to_text(told: Sequence[Told]) -> str:
+    """What a person wants to know of each run: what is lost first, then what is another value, and what ours adds."""
+    runs = dict.fromkeys(one.run for one in told if one.run)
+    return "\n".join(_of_a_run([one.account for one in told if one.run == run], str(run)) for run in runs)
+
+
+def _of_a_run(accounts: Sequence[Account], run: str) -> str:
     counts = sum((one.counts for one in accounts), Counter[str]())
     kept, all_of = counts["same"] + counts["renamed"], sum(counts.values()) - counts["listed"]
     ways = ((counts["changed"], "changed"), (counts["override"], "by overrides"), (counts["left_out"], "left out"))
@@ -62,29 +59,30 @@ def to_text(accounts: Sequence[Account], run: str) -> str:
 
 
 def _lines(accounts: Sequence[Account]) -> Iterator[str]:
-    verdicts = [(one, verdict) for one in accounts for verdict in one.verdicts]
-    ranks = {
-        "LOST": [pair for pair in verdicts if pair[1].lost],
-        "changed": [pair for pair in verdicts if pair[1].fate is Fate.CHANGED],
-        "left out": [pair for pair in verdicts if pair[1].fate is Fate.LEFT_OUT and not pair[1].lost and not pair[1].listed],
-        "override": [pair for pair in verdicts if pair[1].fate is Fate.OVERRIDE],
-        "never": [pair for pair in verdicts if pair[1].listed],
-    }
-    for title, pairs in ranks.items():
-        for why, places in _by_reason(pairs, with_objects=len(accounts) > 1).items():
-            yield f"  {title:<9} {_few(places)}\n            {why}"
+    """The worst first, a line for each reason."""
+    found: dict[tuple[str, str], list[str]] = {}
     for one in accounts:
-        yield from (f"  {'adds':<9} {_few(list(addition.fields))}\n            {addition.why}" for addition in one.adds)
+        whole = all(verdict.listed for verdict in one.verdicts)
+        for verdict in one.verdicts[:1] if whole else one.verdicts:
+            if (title := _title(verdict)) is not None:
+                within = f"{one.kind} {one.name}" if whole else one.kind
+                text = within if whole else f"{within if len(accounts) > 1 else ''} {_shown(verdict)}".strip()
+                found.setdefault((title, verdict.why), []).append(text)
+        for addition in one.adds:
+            found["adds", addition.why] = list(addition.fields)
+    for title in ("LOST", "changed", "left out", "override", "never", "adds"):
+        yield from (f"  {title:<9} {_few(texts)} ({why})" for (each, why), texts in found.items() if each == title)
 
 
-def _by_reason(pairs: Sequence[tuple[Account, Verdict]], *, with_objects: bool) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one, verdict in pairs:
-        place = f"{one.kind} {one.name} {verdict.place}" if with_objects else verdict.place
-        value = f"{_short(verdict.was)} -> {_short(verdict.now)}" if verdict.fate is Fate.CHANGED else _short(verdict.was)
-        value += f" at {verdict.at}" if verdict.at else ""
-        found.setdefault(verdict.why, []).append(f"{place}: {value}")
-    return found
+def _title(verdict: Verdict) -> str | None:
+    if verdict.fate is Fate.LEFT_OUT:
+        return "LOST" if verdict.lost else "never" if verdict.listed else "left out"
+    return None if verdict.fate in (Fate.SAME, Fate.RENAMED) else verdict.fate.value
+
+
+def _shown(verdict: Verdict) -> str:
+    now = f" -> {_short(verdict.now)}" if verdict.fate is Fate.CHANGED else ""
+    return f"{verdict.place}: {_short(verdict.was)}{now}{f' at {verdict.at}' if verdict.at else ''}"
 
 
 def _few(texts: Sequence[str]) -> str:
