@@ -149,6 +149,8 @@ class _Side:
         kind = refers_to(place)
         if kind is not None and (kind, text) in self._names:
             return self._names[kind, text]
+        if place[-2:-1] in _LABELS:  # by which other objects find it
+            return next((mine for (_, name), mine in self._names.items() if name == text), text)
         return self._hosts.renamed(text) if self._hosts else text
 
     def nearest(self, leaf: Leaf) -> str:
@@ -172,6 +174,9 @@ class _Side:
         if not _equal(leaf.place, leaf.mine, wanted):
             return None
         return Fate.RENAMED if leaf.renamed or wanted != leaf.value else Fate.SAME
+
+
+_LABELS = (("labels",), ("matchLabels",), ("selector",))
 
 
 def _equal(place: Place, mine: Any, wanted: Any) -> bool:
