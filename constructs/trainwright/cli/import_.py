@@ -11,14 +11,15 @@ import typer
 
 from trainwright.cli.session import Exit, ProjectOption, no_such, open_project, output, say, show, stop
 from trainwright.findings.codes import found
-from trainwright.importing.bring import Brought, bring
-from trainwright.importing.read import Source
+from trainwright.findings.locate import dotted, tokens
+from trainwright.importing.read import Source, read
 from trainwright.project.load import Project, load_sources
 from trainwright.reading.document import LARGEST_FILE, Document, read_text
 from trainwright.starter.files import MODELINE, profile_path
 
 if TYPE_CHECKING:
     from trainwright.cluster import Cluster
+    from trainwright.importing.bring import Brought
     from trainwright.importing.words import Data
     from trainwright.reading.defaults import DefaultsFile
 
@@ -43,8 +44,11 @@ def command(
     around any of them, with what is beside them. Ends with 1 where an object could not be carried over.
     """
     where = open_project(project)
+    given = read(sources_of(files))
+    from trainwright.importing.bring import bring  # takes its time to load, and what cannot be read needs none of it
+
     existing, beneath = _existing(where, profile)
-    brought = bring(sources_of(files), profile or name, existing, team, beneath)
+    brought = bring(given, profile or name, existing, team, beneath)
     if not brought.runs and not brought.failed:
         show(brought.notes)
         stop(f"nothing in {', '.join(files)} carries a run that is known here", Exit.FINDINGS)
@@ -108,8 +112,9 @@ def report(brought: Brought) -> None:
     for one in brought.runs:
         fix = f"make the Secret {one.name}-secrets with this key, and replace the value: others may have seen it"
         show([found("TW409", where, f"{name} stands in plain text, and was not copied", fix) for name, where in one.hidden])
-        for pointer, value, why in one.dropped:
-            say(f"{one.name}: {pointer[1:].replace('/', '.')} is left out, which was {value!r}: {why}")
+        for left in one.dropped:
+            key = dotted(tokens(left.pointer))
+            say(f"{left.where}: {key} of run {one.name} is left out, which was {left.value!r:.80}: {left.why}")
     for lacking in brought.lacks:
         say(f"the profile lacks {lacking}")
 
