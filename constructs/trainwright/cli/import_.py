@@ -13,14 +13,16 @@ import typer
 
 from trainwright.cli.session import Exit, JsonOption, ProjectOption, no_such, open_project, output, say, show, stop
 from trainwright.findings.codes import found
-from trainwright.importing.bring import Brought, bring
-from trainwright.importing.read import Source
+from trainwright.findings.locate import dotted, tokens
+from trainwright.importing.read import Source, read
 from trainwright.project.load import Project, load_sources
 from trainwright.reading.document import LARGEST_FILE, Document, read_text
 from trainwright.starter.files import MODELINE, profile_path
 
 if TYPE_CHECKING:
     from trainwright.cluster import Cluster
+    from trainwright.importing.accounting.runs import Told
+    from trainwright.importing.bring import Brought
     from trainwright.importing.words import Data
     from trainwright.reading.defaults import DefaultsFile
 
@@ -47,9 +49,12 @@ def command(
     object could not be carried over.
     """
     where = open_project(project)
-    existing, beneath = _existing(where, profile)
     sources = sources_of(files)
-    brought = bring(sources, profile or name, existing, team, beneath)
+    given = read(sources)
+    from trainwright.importing.bring import bring  # takes its time to load, and what cannot be read needs none of it
+
+    existing, beneath = _existing(where, profile)
+    brought = bring(given, profile or name, existing, team, beneath)
     if not brought.runs and not brought.failed:
         show(brought.notes)
         stop(f"nothing in {', '.join(files)} carries a run that is known here", Exit.FINDINGS)
@@ -62,25 +67,33 @@ def command(
         (where.root / path).write_text(text, encoding="utf-8")
         (say if json else output)(where.shown(where.root / path))
     report(brought)
-    tell(brought, sources, json=json)
+    (account_as_json if json else account_for)(brought, sources)
     if brought.failed or brought.lacks:
         raise typer.Exit(Exit.FINDINGS)
 
 
-def tell(brought: Brought, sources: Sequence[Source], *, json: bool) -> None:
-    """What became of every value of the files."""
+def account_for(brought: Brought, sources: Sequence[Source]) -> None:
+    """What became of every value of the files, for people."""
+    from trainwright.importing.accounting.report import to_text
+
+    told = _told(brought, sources)
+    show([finding for one in told for finding in one.findings])
+    output(to_text(told))
+
+
+def account_as_json(brought: Brought, sources: Sequence[Source]) -> None:
+    from trainwright.importing.accounting.report import to_json
+
+    output(encoder.dumps(to_json(_told(brought, sources)), indent=2))
+
+
+def _told(brought: Brought, sources: Sequence[Source]) -> list[Told]:
     from trainwright.cli.validate import project_crds
-    from trainwright.importing.accounting.report import to_json, to_text
     from trainwright.importing.accounting.runs import accounts_of
     from trainwright.validate.crd import Catalogue, load_catalogue
 
     crds = Path(os.environ.get("TRAINWRIGHT_CRDS") or project_crds())
-    told = accounts_of(brought, sources, load_catalogue(crds) if crds.is_dir() else Catalogue())
-    if json:
-        output(encoder.dumps(to_json(told), indent=2))
-        return
-    show([finding for one in told for finding in one.findings])
-    output(to_text(told))
+    return accounts_of(brought, sources, load_catalogue(crds) if crds.is_dir() else Catalogue())
 
 
 def sources_of(files: Sequence[str]) -> list[Source]:
@@ -130,8 +143,9 @@ def report(brought: Brought) -> None:
     for one in brought.runs:
         fix = f"make the Secret {one.name}-secrets with this key, and replace the value: others may have seen it"
         show([found("TW409", where, f"{name} stands in plain text, and was not copied", fix) for name, where in one.hidden])
-        for pointer, value, why in one.dropped:
-            say(f"{one.name}: {pointer[1:].replace('/', '.')} is left out, which was {value!r}: {why}")
+        for left in one.dropped:
+            key = dotted(tokens(left.pointer))
+            say(f"{left.where}: {key} of run {one.name} is left out, which was {left.value!r:.80}: {left.why}")
     for lacking in brought.lacks:
         say(f"the profile lacks {lacking}")
 

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft
-from trainwright.importing.fit import PROFILE, Compiler, Fitted, fit
+from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
 from trainwright.importing.fitting import assign
 from trainwright.importing.propose import Proposal, propose
-from trainwright.importing.read import Given, Source, read
+from trainwright.importing.read import Given
 from trainwright.importing.rest import with_overrides
 from trainwright.importing.words import Data
 from trainwright.importing.write import profile_text, run_text
 from trainwright.reading import validate_data
 from trainwright.validate.manifests import Manifest
+
+
+class Dropped(NamedTuple):
+    """A value that the original has, and the run may not."""
+
+    where: Where
+    """In the original."""
+    pointer: str
+    """Where the run would say it."""
+    value: object
+    why: str
 
 
 @dataclass(frozen=True)
@@ -32,8 +44,8 @@ class Imported:
     text: str
     """The run as its file, with the comments of the original."""
     compiled: CompiledRun
-    dropped: Sequence[tuple[str, object, str]]
-    """Pointer in the run, a value that the original has there, and why the run may not have it."""
+    dropped: Sequence[Dropped]
+    """What the run may not say."""
     hidden: Sequence[tuple[str, Where]]
     """Variables whose values stand in plain text, and where."""
 
@@ -62,7 +74,7 @@ class Brought:
 
 
 def bring(
-    sources: Sequence[Source],
+    given: Given,
     cluster: str,
     existing: Cluster | None = None,
     team: str | None = None,
@@ -72,16 +84,13 @@ def bring(
     """Runs for the objects of files.
 
     Args:
+        given: the objects.
         cluster: name of the profile.
         existing: the profile, where there is one; else it is drafted.
         team: who owns the runs, where their objects do not say so.
         beneath: adds the project's defaults to a run.
         taken: names of runs that are not this import's to give.
-
-    Raises:
-        CompileError: for a file that cannot be read.
     """
-    given = read(sources)
     names, proposals, failed = set(taken), list[Proposal](), list[Failed]()
     for manifest in given.workloads:
         try:
@@ -98,7 +107,8 @@ def bring(
         try:
             fitted.append((proposal, with_overrides(proposal, fit(proposal, compiler), compiler)))
         except CompileError as error:
-            failed.append(Failed(proposal.manifest, [one for one in error.findings if one.severity is Severity.ERROR]))
+            errors = (one for one in error.findings if one.severity is Severity.ERROR)
+            failed.append(Failed(proposal.manifest, [_in_original(proposal, one) for one in errors]))
     if made and fitted:
         profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
     runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)
@@ -119,11 +129,28 @@ def _unread(manifest: Manifest, error: Exception) -> Finding:
     return found("TW709", manifest.where(""), message, "`trainwright validate` says what the API server would refuse in it")
 
 
+def _in_original(proposal: Proposal, finding: Finding) -> Finding:
+    """A finding of a run that nobody has written, at what the object says in its place."""
+    return finding._replace(where=_where(proposal, finding.where.pointer if finding.where.file == RUN else ""))
+
+
+def _where(proposal: Proposal, pointer: str) -> Where:
+    sources = proposal.words.sources
+    while pointer and pointer not in sources:
+        below = next((source for here, source in sources.items() if here.startswith(f"{pointer}/")), None)
+        if below:
+            return proposal.manifest.where(below)
+        pointer = pointer.rpartition("/")[0]
+    return proposal.manifest.where(sources.get(pointer, ""))
+
+
 def _as_strict_as_can_be(
     made: Draft, fitted: list[tuple[Proposal, Fitted]], beneath: Callable[[Data], Data]
 ) -> tuple[Cluster, list[tuple[Proposal, Fitted]]]:
     """A namespace is of level baseline where all that goes there may be."""
     for name, space in made.data.get("namespaces", {}).items():
+        if space["pod_security"] == "restricted":
+            continue
         space["pod_security"] = "baseline"
         compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
         try:
@@ -147,6 +174,6 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
         fitted.data,
         run_text(fitted.data, said),
         fitted.compiled,
-        tuple(fitted.dropped),
+        tuple(Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped),
         hidden,
     )

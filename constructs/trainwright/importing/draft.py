@@ -12,9 +12,10 @@ from trainwright.importing.propose import Proposal
 from trainwright.importing.read import Given
 from trainwright.importing.words import Data
 from trainwright.manifest.gang import SCHEDULERS
-from trainwright.objects.fields import mapping, text, texts
+from trainwright.objects.fields import items, mapping, text, texts
 from trainwright.operators import TARGETS
 from trainwright.operators.kueue.releases import RELEASES as KUEUE
+from trainwright.operators.said import Part
 from trainwright.rules.cluster.profile import KNOWN_KUBERNETES
 from trainwright.starter.discovery import GPU_MEMORY, LEVELS, SPOT
 from trainwright.targets import TARGET_MODULES
@@ -204,7 +205,9 @@ def _operators(made: Draft, proposals: Sequence[Proposal]) -> None:
 def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
     run = proposal.words.data
     spaces = made.data.setdefault("namespaces", {})
-    space = spaces.setdefault(proposal.namespace, {"managed": False, "pod_security": "privileged"})
+    space = spaces.setdefault(proposal.namespace, {"managed": False, "pod_security": "restricted"})
+    if not all(map(_is_restricted, proposal.said.parts)):
+        space["pod_security"] = "privileged"
     claims = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")}
     for name in dict.fromkeys(claims_of(run)):
         space.setdefault("claims", {})[name] = _claim(claims.get(name))
@@ -213,6 +216,15 @@ def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
         queues = {text(one.data, "/metadata/name"): text(one.data, "/spec/clusterQueue") for one in given.of_kind("LocalQueue")}
         stated = {"cluster_queue": queues[queue]} if queues.get(queue) else {"managed": False}
         space.setdefault("queues", {})[queue] = stated
+
+
+def _is_restricted(part: Part) -> bool:
+    """Whether its containers give up what the level `restricted` asks them to."""
+    found = [mapping(one, "/securityContext") for _, one in items(part.template, "/spec/containers")]
+    pod = mapping(part.template, "/spec")
+    if pod.get("hostNetwork") is True or any("hostPath" in one for _, one in items(pod, "/volumes")):
+        return False
+    return all(one.get("allowPrivilegeEscalation") is False and texts(one, "/capabilities/drop") == ["ALL"] for one in found)
 
 
 def claims_of(node: Any) -> Sequence[str]:

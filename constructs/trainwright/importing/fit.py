@@ -54,6 +54,7 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
         CompileError: of the likeliest topology, if none compiles.
     """
     first: CompileError | None = None
+    best: Fitted | None = None
     for topology in proposal.topologies:
         data = copy.deepcopy(proposal.words.data)
         data["topology"] = {**topology, **data["topology"]}
@@ -62,8 +63,21 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
         except CompileError as error:
             first = first or error
             continue
-        return _shortest(fitted, compiler)
-    raise first or CompileError([])
+        if best is None or _lost(fitted) < _lost(best):
+            best = fitted
+        if not _lost(best):
+            break
+    if best is None:
+        raise first or CompileError([])
+    return _shortest(best, compiler)
+
+
+def _lost(fitted: Fitted) -> int:
+    """Parts that no topology should cost: files, roles, mounts, containers."""
+    return sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped)
+
+
+_PARTS = frozenset({"files", "roles", "mounts", "containers"})
 
 
 def _repaired(data: Data, compiler: Compiler) -> Fitted:

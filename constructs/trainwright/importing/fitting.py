@@ -23,6 +23,8 @@ def assign(proposals: Sequence[Proposal], cluster: Cluster) -> list[str]:
         for role, needs in proposal.needs.items():
             pool = _pool(needs, cluster)
             pointer = f"/roles/{role}/node_pool" if role else "/node_pool"
+            if pool is None and not needs.labels and not needs.gpus:
+                continue  # anywhere
             if pool is None:
                 wanted = ", ".join(f"{key}: {value}" for key, value in needs.labels.items())
                 amount = f"{needs.gpus} {needs.gpu} on a node" if needs.gpus else ""
@@ -41,7 +43,9 @@ def assign(proposals: Sequence[Proposal], cluster: Cluster) -> list[str]:
 
 def _pool(needs: Needs, cluster: Cluster) -> str | None:
     """The pool whose labels say most of what the pod asks of its node, and whose nodes have its GPUs."""
-    fitting = {name: pool for name, pool in cluster.node_pools.items() if _has_gpus(pool, needs)}
+    pools = cluster.node_pools
+    without = not needs.gpus and all(pool.gpu for pool in pools.values())  # then pods without GPUs go where the others go
+    fitting = {name: pool for name, pool in pools.items() if without or _has_gpus(pool, needs)}
     agreeing = {name: len(pool.labels.items() & needs.labels.items()) for name, pool in fitting.items()
                 if all(needs.labels.get(key, value) == value for key, value in pool.labels.items())}  # fmt: skip
     best = max(agreeing, key=lambda name: agreeing[name], default=None)

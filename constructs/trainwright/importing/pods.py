@@ -356,7 +356,11 @@ def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -
             return None
         mounts[path] = said
     parts = {"command": texts(one, "/command"), "args": texts(one, "/args"), "env": env, "mounts": mounts}
-    return {**{key: value for key, value in parts.items() if value}, "cpu": _number(limits["cpu"]), "memory": _number(limits["memory"], "memory")}
+    return {
+        **{key: value for key, value in parts.items() if value},
+        "cpu": _number(limits["cpu"]),
+        "memory": _number(limits["memory"], "memory"),
+    }
 
 
 def secrets_in(node: Any, pointer: str = "") -> Iterator[str]:

@@ -20,6 +20,7 @@ from trainwright.operators.said import Said
 from trainwright.run.roles import OF_ALL
 from trainwright.validate.manifests import Manifest
 from trainwright.variables.secret import has_secret
+from trainwright_trainer.contract.layout import CHECKPOINT_ENV, SPEC_FILE
 
 SHARED = (
     "placement",
@@ -78,6 +79,7 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
     if said is None or not said.parts or not any(one.ranks for one in said.parts):
         raise ValueError("it makes no pods")
     metadata, words = mapping(manifest.data, "/metadata"), Words()
+    _of_others(manifest.data, objects)
     name = _name(manifest.data, names)
     of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
     labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
@@ -94,6 +96,7 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
     _work(words, said, work)
     _metadata(words, metadata)
     _queue(words, labels, said)
+    _checkpoints(words)
     _topology(words, said, pods, base, work)
     needs = {"": base.needs, **{one.part.role: one.needs for one in pods if one is not base and not one.part.ranks}}
     found = tuple(topologies(said, [*_listed(work.words, "command"), *_listed(work.words, "args")],
@@ -101,6 +104,18 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
                              words.data.get("env", {}), int(words.data["topology"]["nodes"])))  # fmt: skip
     hidden = tuple(dict.fromkeys(pair for one in pods for pair in one.hidden))
     return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")))
+
+
+def _of_others(data: Data, objects: Sequence[Mapping[str, Any]]) -> None:
+    """Raises where our own supervisor runs in it: its specification is made of a run, and says less than that did."""
+    if MANAGED.items() <= mapping(data, "/metadata/labels").items():
+        for one in objects:
+            if one.get("kind") == "ConfigMap" and SPEC_FILE in mapping(one, "/data") and _named(one) == _named(data):
+                raise LookupError("it is made of a run with our supervisor in it; that run's own file has all that it says")
+
+
+def _named(data: Mapping[str, Any]) -> str:
+    return text(data, "/metadata/name")
 
 
 def _name(data: Data, names: set[str]) -> str:
@@ -267,6 +282,16 @@ def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
             del holder["pod_labels"][key]
         if holder.get("pod_labels") == {}:
             del holder["pod_labels"]
+
+
+def _checkpoints(words: Words) -> None:
+    """Of an object of ours: who is told a folder for them saves by itself."""
+    told = words.data.get("env", {}).get(CHECKPOINT_ENV)
+    if isinstance(told, str):
+        words.say("/checkpoints/by", "own")
+        mount = next((path for path in words.data.get("mounts", {}) if told.startswith(f"{path}/")), "")
+        if mount and mount != "/checkpoints":
+            words.say("/checkpoints/mount", mount)
 
 
 def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:

@@ -81,10 +81,16 @@ def read(sources: Sequence[Source]) -> Given:
         if errors := [one for one in problems if one.severity is Severity.ERROR]:
             raise CompileError(_as_template(source) or errors)
         findings += problems
+        manifests = [one for one in manifests if _is_object(one.data)]
         objects += (inner for one in manifests for inner in _unwrapped(_cleaned(one)))
     if blanks := [one for manifest in objects for one in _blanks(manifest)]:
         raise CompileError(blanks[:20])
     return _sorted(objects, findings, {source.name: source.text for source in sources})
+
+
+def _is_object(data: Mapping[str, Any]) -> bool:
+    """Values of a chart, kustomizations and other files of tools are none."""
+    return isinstance(data.get("apiVersion"), str) and isinstance(data.get("kind"), str)
 
 
 def _as_template(source: Source) -> list[Finding]:
@@ -125,7 +131,7 @@ def _unwrapped(manifest: Manifest) -> Iterator[Manifest]:
     for pointer, held in lists:
         for number, item in items(manifest.data, pointer):
             inner = item.get(held)
-            if not isinstance(inner, dict):
+            if not isinstance(inner, dict) or not _is_object(inner):
                 continue
             data = copy.deepcopy(inner)
             metadata = data["metadata"] if isinstance(data.get("metadata"), dict) else data.setdefault("metadata", {})

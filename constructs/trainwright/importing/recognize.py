@@ -13,6 +13,7 @@ from trainwright.operators.said import Said
 
 _FSDP = re.compile(r"fsdp|sharding[_-]strategy[= ]full", re.IGNORECASE)
 _STAGE = re.compile(r"""["']?(?:zero_)?stage["']?\s*[:= ]\s*([123])|\bzero[-_]?([123])\b""", re.IGNORECASE)
+_DEEPSPEED = re.compile(r"deepspeed|zero_optimization", re.IGNORECASE)
 _HOROVOD = re.compile(r"horovod|\bhvd\b", re.IGNORECASE)
 _JAX = re.compile(r"\bjax\b|JAX_(COORDINATOR|PROCESS|NUM)|maxtext", re.IGNORECASE)
 _MEETS = re.compile(
@@ -30,7 +31,7 @@ def topologies(
     likely = _kind(said, found, text, nodes)
     for kind in dict.fromkeys((likely, *said.kinds)):
         if kind in said.kinds and (kind == likely or kind not in ("zero1", "zero2", "zero3")):
-            yield {"kind": kind, **_engine(kind, found)}
+            yield {"kind": kind, **_engine(kind, found, text)}
 
 
 def _kind(said: Said, found: Sequence[str], text: str, nodes: int) -> str:
@@ -57,10 +58,10 @@ def _sharded(found: Sequence[str], text: str) -> str:
     return "zero3" if _FSDP.search(text) and "deepspeed" not in found else "ddp"
 
 
-def _engine(kind: str, found: Sequence[str]) -> dict[str, str]:
+def _engine(kind: str, found: Sequence[str], text: str) -> dict[str, str]:
     if not kind.startswith("zero"):
         return {}
-    return {"engine": "fsdp2" if kind == "zero3" and "deepspeed" not in found else "deepspeed"}
+    return {"engine": "deepspeed" if kind != "zero3" or "deepspeed" in found or _DEEPSPEED.search(text) else "fsdp2"}
 
 
 def processes_each(words: Sequence[str]) -> int | None:

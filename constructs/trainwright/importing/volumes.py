@@ -7,21 +7,21 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.importing.words import Words
-from trainwright.manifest.template.volumes import SHARED_MEMORY
+from trainwright.manifest.template.volumes import SCRATCH, SHARED_MEMORY
 from trainwright.objects.fields import items, mapping, text, texts, whole
 
 Tree = Mapping[str, Any]
-_RESERVED = ("/etc/trainwright",)
 
 
 def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapping[str, Tree]) -> None:
     """What the container that trains mounts. ``place`` is the pointer of the container; ``maps`` are ConfigMaps by name."""
     volumes = {text(one, "/name"): one for _, one in items(spec, "/volumes")}
+    read_only = at(container, "/securityContext/readOnlyRootFilesystem") is True
     for number, mount in items(container, "/volumeMounts"):
         source, path = f"{place}/volumeMounts/{number}", text(mount, "/mountPath").rstrip("/") or "/"
         volume = volumes.get(text(mount, "/name"))
-        if volume is None:
-            continue
+        if volume is None or (path == SCRATCH and volume.get("emptyDir") == {} and read_only):
+            continue  # the plan has scratch there beside a root that is read-only
         if path == SHARED_MEMORY:
             if size := text(volume, "/emptyDir/sizeLimit"):
                 words.say("/resources/shared_memory", size, source)

@@ -169,7 +169,7 @@ class _Side:
             wanted = leaf.mine
         elif kind_of_name(leaf.place) is not None:
             wanted = self.pairing.name(leaf)
-        elif isinstance(wanted, str):
+        elif isinstance(wanted, str) and not (leaf.place[-2:-1] in _LABELS and leaf.mine == wanted):
             wanted = self.renamed(leaf.place, wanted)
         if not _equal(leaf.place, leaf.mine, wanted):
             return None

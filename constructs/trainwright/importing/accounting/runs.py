@@ -13,6 +13,7 @@ from trainwright.importing.accounting.matching import called, compiled_objects, 
 from trainwright.importing.bring import Brought, Imported
 from trainwright.importing.read import Source
 from trainwright.reading.document import parse_yaml
+from trainwright.starter.files import MODELINE
 from trainwright.validate.check import check_manifests
 from trainwright.validate.core_schemas import known_version
 from trainwright.validate.crd import Catalogue
@@ -79,7 +80,7 @@ def _accounts(original: Sequence[dict[str, object]], runs: Sequence[Imported]) -
     compiled = [one for run in runs for one in compiled_objects(run.compiled)]
     beside = foundation_objects(runs[0].compiled.cluster, runs[0].compiled.run.namespace)
     file = f"charts/runs/{runs[0].name}.yaml"
-    return account(original, compiled, beside, Locator(file, parse_yaml(runs[0].text, file).positions))
+    return account(original, compiled, beside, Locator(file, parse_yaml(MODELINE.format("run") + runs[0].text, file).positions))
 
 
 def _findings(objects: Sequence[Manifest], catalogue: Catalogue) -> list[tuple[Finding, ...]]:

@@ -47,7 +47,13 @@ def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence
     if text(manifest, order) == "InOrder":
         start = "before" if parts.index(part) < parts.index(lead) else "after"
     else:
-        start = "before" if name in _awaited(manifest, lead, parts) else "after" if lead.role in _awaited(manifest, part, parts) else ""
+        start = (
+            "before"
+            if name in _awaited(manifest, lead, parts)
+            else "after"
+            if lead.role in _awaited(manifest, part, parts)
+            else ""
+        )
     words = {**part.words, **({"/starts": (start, order)} if start else {})}
     return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
 

@@ -23,7 +23,9 @@ _OURS = frozenset({"dashboard-host", "num-cpus", "num-gpus"})
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
     """The first group of workers has the ranks; a cluster without any has them on its head."""
     if not mapping(manifest, CLUSTER):
-        raise LookupError("it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec")
+        raise LookupError(
+            "it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec"
+        )
     groups = [
         Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1),
              group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker")
