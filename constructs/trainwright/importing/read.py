@@ -159,9 +159,14 @@ def _cleaned(manifest: Manifest) -> Manifest:
     if owned:
         metadata["ownerReferences"] = stated["ownerReferences"] if isinstance(stated, dict) else []
     data["metadata"] = metadata
-    if stored and isinstance(data.get("spec"), dict):
-        data = _without_defaults(_without_selector(copy.deepcopy(data)))
-    return replace(manifest, data=data)
+    return replace(manifest, data=as_applied(data) if stored else data)
+
+
+def as_applied(stored: dict[str, Any]) -> dict[str, Any]:
+    """What somebody applied, of an object from a cluster: without what the API server and controllers wrote into its spec."""
+    if not isinstance(stored.get("spec"), dict):
+        return stored
+    return _without_defaults(_without_selector(copy.deepcopy(stored)))
 
 
 def _without_selector(data: dict[str, Any]) -> dict[str, Any]:

@@ -36,12 +36,17 @@ def case(name: str) -> Data:
     return read_yaml(_HERE / f"{name}.yaml").data
 
 
-def originals(name: str) -> list[Data]:
-    """The objects of a public manifest, with the blanks of a template filled in."""
+def original_text(name: str) -> str:
+    """A public manifest, with the blanks of a template filled in."""
     text = (Path(str(MANIFESTS)) / f"{name}.yaml").read_text(encoding="utf-8")
     for blank, value in (case(name).get("values") or {}).items():
         text = text.replace(blank, value)
-    return [one for one in yaml.safe_load_all(text) if one is not None]
+    return text
+
+
+def originals(name: str) -> list[Data]:
+    """Its objects."""
+    return [one for one in yaml.safe_load_all(original_text(name)) if one is not None]
 
 
 @cache

@@ -26,6 +26,7 @@ from trainwright.importing.accounting.matching import (
     views,
 )
 from trainwright.importing.accounting.pairing import ABSENT, Hosts, Item, Leaf, Pairing, Place, kind_of_name, leaves
+from trainwright.importing.read import as_applied
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, answer_for
 from trainwright.objects.formats import amount
@@ -141,11 +142,21 @@ class _Side:
         self.view, self.number, self._names = view, number, names
         self._hosts = None if number is None else Hosts.of(view.tree, mine)
         self.pairing = Pairing(view.tree, mine, self.renamed)
+        stored = isinstance(at(view.tree, "/metadata/uid") or at(view.tree, "/metadata/resourceVersion"), str)
+        self._applied = as_applied(view.tree) if stored else None
         found = self.pairing.leaves
         self.leaves = [leaf for leaf in found if not any(f"{leaf.pointer}/".startswith(f"{one}/") for one in view.apart)]
 
+    def is_of_the_server(self, leaf: Leaf) -> bool:
+        """Whether an object from a cluster has a leaf because the API server or an operator wrote it."""
+        return self._applied is not None and leaf.value is not None and at(self._applied, leaf.pointer) is None
+
     def renamed(self, place: Place, text: str) -> str:
         """A text of the original under our names."""
+        if place[-1:] == ("subdomain",) and self._hosts and text in self._hosts.services:
+            return self._hosts.here
+        if place[-1:] in _OF_ROLES and self._hosts:
+            return self._hosts.roles.get(text, text)
         kind = refers_to(place)
         if kind is not None and (kind, text) in self._names:
             return self._names[kind, text]
@@ -176,6 +187,8 @@ class _Side:
         return Fate.RENAMED if leaf.renamed or wanted != leaf.value else Fate.SAME
 
 
+_OF_ROLES = (("targetReplicatedJobs",), ("targetReplicatedJob",))
+"""Lists of names of roles; the names are known before their elements are matched, as words are."""
 _LABELS = (("labels",), ("matchLabels",), ("selector",))
 
 
@@ -301,6 +314,7 @@ class _Ours:
 _ONE_OF = (
     ("value", "valueFrom"),
     ("event", "events"),
+    ("backoffLimit", "backoffLimitPerIndex"),
     ("exec", "httpGet", "tcpSocket", "grpc"),
     (
         "hostPath", "emptyDir", "persistentVolumeClaim", "configMap", "secret", "nfs", "csi", "ephemeral", "projected",
@@ -316,7 +330,7 @@ def _within(place: Place) -> str | None:
         return None
     if not isinstance(place[-2], Item):
         return place[-2]
-    return f"env/{place[-2]}" if place[-3:-2] == ("env",) else None
+    return None if place[-2].isdigit() else "/".join(place[-3:-1])
 
 
 def _stored(manifest: Manifest) -> Manifest:
@@ -359,13 +373,20 @@ def _verdict(side: _Side, leaf: Leaf, ours: _Ours) -> Verdict:
         return said(Fate.OVERRIDE if override else kept, leaf.mine, "an override of the run keeps it" if override else "")
     if (row := _row("never", said.text)) is not None:
         return said(Fate.LEFT_OUT, why=row["why"], listed=True)
+    if side.is_of_the_server(leaf):
+        return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
     if side.number is None:
         return _of_an_object(said, side.view, ours)
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:
         return said(Fate.CHANGED, *alike)
     if leaf.mine is not ABSENT and leaf.here is not None:
-        one = "two names of the original are one in ours: " if kind_of_name(leaf.place) in ("role", "container") else ""
-        return said(Fate.CHANGED, leaf.mine, f"{one}{ours.why(side.number, leaf.here)}")
+        why = ours.why(side.number, leaf.here)
+        if kind_of_name(leaf.place) in ("role", "container"):
+            why = f"two names of the original are one in ours: {why}"
+        elif leaf.mine == leaf.value and isinstance(leaf.value, str):
+            why = f"nothing has this name any more: in ours it is {side.renamed(leaf.place, leaf.value)}"
+            return said(Fate.CHANGED, leaf.mine, why, lost=True)
+        return said(Fate.CHANGED, leaf.mine, why)
     return _absent(said, side, side.number, leaf, ours)
 
 
@@ -374,8 +395,7 @@ def _absent(said: _Said, side: _Side, number: int, leaf: Leaf, ours: _Ours) -> V
     if leaf.value in (None, [], {}) and leaf.value is not False:
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
     if ours.fills_in(number, leaf):
-        stored = at(side.view.tree, "/metadata/uid") is not None
-        return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself", listed=stored)
+        return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
     if (file := ours.file(number, leaf)) is not None:
         return said(Fate.RENAMED, leaf.value, stands=file)
     if (files := ours.files(number, side, leaf)) is not None:

@@ -284,13 +284,12 @@ def _mappings(value: Any) -> list[Tree]:
 def _words(there: list[Any], here: list[Any], *, ordered: bool) -> dict[int, int]:
     """Number of a word -> of the same one in ours, or where order counts of the one in its place."""
     ones, others = [repr(word) for word in there], [repr(word) for word in here]
-    pairs: dict[int, int] = {}
     if not ordered:
-        for index, word in enumerate(ones):
-            number = next((each for each, mine in enumerate(others) if mine == word and each not in pairs.values()), None)
-            if number is not None:
-                pairs[index] = number
-        return pairs
+        free: dict[str, list[int]] = {}
+        for number in reversed(range(len(others))):
+            free.setdefault(others[number], []).append(number)
+        return {index: free[word].pop() for index, word in enumerate(ones) if free.get(word)}
+    pairs: dict[int, int] = {}
     for what, first, last, start, end in difflib.SequenceMatcher(None, ones, others, autojunk=False).get_opcodes():
         if what in ("equal", "replace"):
             pairs.update(zip(range(first, last), range(start, end), strict=False))

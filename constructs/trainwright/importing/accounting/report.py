@@ -75,8 +75,10 @@ def _lines(accounts: Sequence[Account]) -> Iterator[str]:
 
 
 def _title(verdict: Verdict) -> str | None:
+    if verdict.lost:
+        return "LOST"
     if verdict.fate is Fate.LEFT_OUT:
-        return "LOST" if verdict.lost else "never" if verdict.listed else "left out"
+        return "never" if verdict.listed else "left out"
     return None if verdict.fate in (Fate.SAME, Fate.RENAMED) else verdict.fate.value
 
 
