@@ -109,6 +109,8 @@ def bring(
         except CompileError as error:
             errors = (one for one in error.findings if one.severity is Severity.ERROR)
             failed.append(Failed(proposal.manifest, [_in_original(proposal, one) for one in errors]))
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:  # of a shape that its schema refuses
+            failed.append(Failed(proposal.manifest, [_unread(proposal.manifest, error)]))
     if made and fitted:
         profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
     runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)

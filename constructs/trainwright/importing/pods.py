@@ -244,7 +244,11 @@ def _life(words: Words, part: Part, spec: Tree, container: Tree, number: int) ->
     at_main = f"/spec/containers/{number}"
     grace = whole(spec, "/terminationGracePeriodSeconds")
     if grace:
-        words.say("/grace", f"{grace}s", part.source("/spec/terminationGracePeriodSeconds"))
+        words.say(
+            "/grace",
+            f"{grace}s" if grace % 60 or grace < 120 else f"{grace // 60}m",
+            part.source("/spec/terminationGracePeriodSeconds"),
+        )
     meets = {str(variable(one)) for _, one in items(container, "/env") if text(one, "/name") == "MASTER_PORT"}
     for index, one in items(container, "/ports"):
         if (port := whole(one, "/containerPort")) and str(port) not in meets:
@@ -337,7 +341,10 @@ def _beside(field: str, one: Tree, volumes: Mapping[str, Tree], shared: Mapping[
     return {"kind": kind, "container": kept, **({"volumes": own} if own else {}), **ends}
 
 
-_SIMPLE = frozenset({"name", "image", "command", "args", "env", "volumeMounts", "resources", "restartPolicy", "imagePullPolicy"})
+_SIMPLE = frozenset({
+    "name", "image", "command", "args", "env", "volumeMounts", "resources", "restartPolicy", "terminationMessagePolicy",
+})  # fmt: skip
+"""Fields that the shorter words say, or that follow from them."""
 
 
 def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -> dict[str, Any] | None:
@@ -345,7 +352,7 @@ def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -
     limits, requests = mapping(one, "/resources/limits"), mapping(one, "/resources/requests")
     equal = limits.keys() == {"cpu", "memory"} and dict(requests or limits) == dict(limits)
     env = {text(each, "/name"): variable(each) for _, each in items(one, "/env")}
-    if not equal or not one.keys() <= _SIMPLE - {"imagePullPolicy"} or None in env.values():
+    if not equal or not one.keys() <= _SIMPLE or one.get("terminationMessagePolicy") == "File" or None in env.values():
         return None
     mounts: dict[str, Any] = {}
     for _, mount in items(one, "/volumeMounts"):

@@ -238,7 +238,7 @@ def _containers(words: Words, pods: Sequence[Spoken]) -> None:
             known = next((holders for stated, holders in found if stated == container), None)
             known.append(one) if known is not None else found.append((container, [one]))
     ranks = [one for one in pods if one.part.ranks]
-    said = []
+    said = list[dict[str, Any]]()
     for container, holders in found:
         if any(_called(one) == _called(container) for one in said):  # another one of that name, in other pods
             container = _renamed(container, holders[0].part.role)
@@ -325,7 +325,7 @@ def _hide(words: Words, secret: str) -> tuple[tuple[str, str], ...]:
     hidden = list[tuple[str, str]]()
     for pointer in list(secrets_in(words.data)):
         source = words.sources.get(pointer, "")
-        name = f"SECRET_{len(hidden) + 1}"
+        name = f"SECRET_{sum(known.startswith('SECRET_') for known, _ in hidden) + 1}"
         owner, _, key = pointer.rpartition("/")
         node = at(words.data, owner)
         in_words = any(part in pointer.split("/") for part in ("command", "args")) and isinstance(node, list)

@@ -11,7 +11,7 @@ from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data
-from trainwright.objects.fields import mapping, text
+from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
 from trainwright.operators.said import Part
 from trainwright.overrides.merge import is_keyed, merge, merge_key
@@ -87,9 +87,7 @@ def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
             yield patch
     main, ours = mapping(part.template, f"/spec/containers/{number}"), pod["containers"][0]
     theirs = {key: value for key, value in main.items() if key not in _SAID_OF_MAIN}
-    theirs["env"] = [
-        one for one in theirs.get("env") or () if isinstance(one, dict) and "resourceFieldRef" in mapping(one, "/valueFrom")
-    ]
+    theirs["env"] = [dict(one) for _, one in items(main, "/env") if "resourceFieldRef" in mapping(one, "/valueFrom")]
     for patch in _differences(theirs, ours):
         yield {"containers": [{"name": ours["name"], **patch}]}
 

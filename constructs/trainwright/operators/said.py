@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from trainwright.handshake import TargetName
 from trainwright.objects.fields import whole
+from trainwright.units import Duration
 
 Tree = dict[str, Any]
 
@@ -67,8 +68,8 @@ def stated(owner: object, places: Mapping[str, str]) -> Iterator[tuple[str, tupl
 
 def seconds(owner: object, there: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """A deadline in seconds, as the run's ``deadline``."""
-    if value := whole(owner, there):
-        yield "/deadline", (f"{value}s", there)
+    if (value := whole(owner, there)) and 0 < value < 2**31:
+        yield "/deadline", (Duration(value).canonical, there)
 
 
 TORCH = ("ddp", "zero1", "zero2", "zero3")
