@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 from tests.compiler.public.cases import NAMES, accounts, case, compiled, counts, needs_originals
 
-from trainwright.importing.accounting.account import Fate, native, rows
+from trainwright.importing.accounting.account import native
+from trainwright.importing.accounting.rows import rows
+from trainwright.importing.accounting.side import Fate
 
 
 @needs_originals

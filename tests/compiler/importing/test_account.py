@@ -14,8 +14,9 @@ from tests.compiler.fleets import fleet
 from tests.compiler.public.cases import NAMES, accounts, needs_originals, originals
 
 from trainwright.findings.locate import at, escape, tokens
-from trainwright.importing.accounting.account import Account, Fate, Verdict, account
+from trainwright.importing.accounting.account import Account, Verdict, account
 from trainwright.importing.accounting.matching import Compiled, compiled_objects
+from trainwright.importing.accounting.side import Fate
 
 Data = dict[str, Any]
 

@@ -20,8 +20,9 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.findings.page import overlay
 
 from trainwright.compile import CompiledRun
-from trainwright.importing.accounting.account import Account, account, native, rows
+from trainwright.importing.accounting.account import Account, account, native
 from trainwright.importing.accounting.matching import compiled_objects, foundation_objects
+from trainwright.importing.accounting.rows import rows
 from trainwright.reading.document import read_yaml
 
 Data = dict[str, Any]

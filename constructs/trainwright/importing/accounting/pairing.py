@@ -206,7 +206,6 @@ class Pairing:
             return _rest(pairs, within, [self._under_our_names(element, at.place) for element in there], here)
         return element_pairs(within, there, here)
 
-
     def _under_our_names(self, node: Any, place: Place) -> Any:
         """The same where the names of objects are those of ours."""
         if isinstance(node, dict):

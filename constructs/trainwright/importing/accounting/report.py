@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainwright.importing.accounting.account import Account, Fate, Verdict, native
+from trainwright.importing.accounting.account import Account, Verdict, native
 from trainwright.importing.accounting.runs import Told
+from trainwright.importing.accounting.side import Fate
 from trainwright.report import finding as report
 from trainwright.units import counted
 
