@@ -50,7 +50,10 @@ STORAGE_SECONDS = "trainwright_preflight_storage_seconds"
 LIMITS = frozenset((*(name for name in METRICS if "_limit" in name), LOG_INTERVAL))
 """What follows from the specification alone."""
 
-PACE = ("trainwright_slowest_rank", "trainwright_slowest_rank_ratio")
+PACE = (
+    "trainwright_slowest_rank", "trainwright_slowest_rank_ratio", "trainwright_slow_ranks",
+    "trainwright_communication_seconds", "trainwright_data_wait_seconds",
+)
 """Worked out by node 0's supervisor from what the ranks of all pods tell (observe/metrics.py)."""
 
 

@@ -95,7 +95,7 @@ def compile_run(
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, check_run(context))
     final = _lower_finally(context, last)
-    pods = run_pods(TARGETS[final.resolution.plan.target], final.resolution, final.whole, final.origins)
+    pods = final.pods
     try:
         findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
         findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
@@ -116,7 +116,9 @@ def compile_run(
     )
 
 
-class _Lowered(NamedTuple):
+class Lowered(NamedTuple):
+    """Objects of a run, and where their values come from."""
+
     resolution: Resolution
     whole: list[Manifest]
     """With whole pods at the target's ``templates``."""
@@ -128,8 +130,22 @@ class _Lowered(NamedTuple):
     overridden: tuple[str, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def pods(self) -> list[RunPod]:
+        """Those of its own objects, overrides included, with where their values come from."""
+        return run_pods(TARGETS[self.resolution.plan.target], self.resolution, self.whole, self.origins)
 
-def _lower_finally(context: Context, last: str | None) -> _Lowered:
+
+def lower_run(run: Run, cluster: Cluster, name: str) -> Lowered:
+    """The objects of a run under a name, without a question to any rule: of one that is in a cluster already.
+
+    Raises:
+        CompileError: where it cannot be resolved.
+    """
+    return _lower(resolve(run, cluster, TARGETS, name, Locator()), Locator())
+
+
+def _lower_finally(context: Context, last: str | None) -> Lowered:
     """All objects, with their own hash in their names.
 
     Those of a run that has kept its identity are lowered once, with it. If the hash that follows is another one, they are lowered
@@ -142,7 +158,7 @@ def _lower_finally(context: Context, last: str | None) -> _Lowered:
     return _lower_with(context, _hash(_lower_with(context, PLACEHOLDER)))
 
 
-def _hash(lowered: _Lowered) -> str:
+def _hash(lowered: Lowered) -> str:
     """The identity that objects should have."""
     run, target = lowered.resolution.run, TARGETS[lowered.resolution.plan.target]
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
@@ -151,13 +167,13 @@ def _hash(lowered: _Lowered) -> str:
     return identity_hash(objects, run.attempt, run.queue, lowered.resolution.plan.name.rpartition("-")[2])
 
 
-def _lower_with(context: Context, identity: str) -> _Lowered:
+def _lower_with(context: Context, identity: str) -> Lowered:
     """All objects, with a hash in their names."""
     name = f"{context.run.run}-{identity}"
     return _lower(resolve(context.run, context.cluster, TARGETS, name, context.locate), context.locate)
 
 
-def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
+def _lower(resolution: Resolution, locate: Locator) -> Lowered:
     """All objects, and where their values come from."""
     run, target = resolution.run, TARGETS[resolution.plan.target]
     trees = (*configuration(resolution), *target.lower(resolution), *supporting.supporting_objects(resolution))
@@ -172,7 +188,7 @@ def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
         whole, touched, findings = patched.manifests, patched.touched, patched.findings
     finished = target.finish(resolution, list(zip(whole, provenance, strict=True)))
     manifests, answers = [manifest for manifest, _ in finished], [answer for _, answer in finished]
-    return _Lowered(resolution, whole, provenance, manifests, answers, _as_written(touched, finished), findings)
+    return Lowered(resolution, whole, provenance, manifests, answers, _as_written(touched, finished), findings)
 
 
 def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) -> tuple[str, ...]:

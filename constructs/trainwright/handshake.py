@@ -107,8 +107,9 @@ class Share(NamedTuple):
     reason: str
 
 
-Start = Literal["before", "with", "after"]
-"""When pods start, seen from those that hold ranks: these wait until they are ready, or the other way round, or neither."""
+Start = Literal["first", "before", "with", "after"]
+"""When pods start, seen from those that hold ranks: these wait until they have ended, or are ready, or the other way round, or
+neither."""
 
 
 MOST_FURTHER = 6
@@ -147,6 +148,8 @@ class Needs(NamedTuple):
     further: tuple[FurtherRole, ...] = ()
     autoscaled: Mapping[str, Bounds] = {}
     """Role -> how many pods it may have, where an autoscaler decides while the run goes on."""
+    runtime: str | None = None
+    """An installed runtime that the run is to be on; only a target that says it too in its binding does that."""
     of_rendezvous: object = None
     """What only this kind of rendezvous has to know; its type is in the room of the kind (:meth:`part`)."""
 
@@ -267,6 +270,8 @@ class Binding(NamedTuple):
     replaces_command: bool = False
     """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
     recovery: Recovery = Recovery()
+    runtime: str | None = None
+    """The installed runtime that the pods are of: what it says of them, the run does not."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     reserved_roles: Mapping[str, str] = {}

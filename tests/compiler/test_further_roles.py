@@ -86,6 +86,31 @@ def test_the_order_of_start_and_the_end_on_a_job_set(snapshot: SnapshotAssertion
     assert {"order": order, "success": spec["successPolicy"], "failure": spec["failurePolicy"]} == snapshot
 
 
+@pytest.mark.parametrize("target", ["job-set", "train-job"])
+def test_one_that_starts_first_has_ended_before_the_others_start(target: str) -> None:
+    first = {"pods": 1, "image": IMAGE, "command": ["prepare"], "starts": "first"}
+    result = with_roles(target, {"index": first, **BOTH})
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    (owner,) = (one for one in result.manifests if one["kind"] in ("JobSet", "TrainingRuntime"))
+    spec = owner["spec"] if target == "job-set" else owner["spec"]["template"]["spec"]
+    assert {job["name"]: job.get("dependsOn") for job in spec["replicatedJobs"]} == {
+        "index": None,
+        "data-service": [{"name": "index", "status": "Complete"}],
+        "node": [{"name": "data-service", "status": "Ready"}],
+        "evaluator": [{"name": "node", "status": "Ready"}],
+    }
+    alone = with_roles(target, {"index": first})
+    assert "ended before the ranks start" in str(list(plan_rows(alone)))
+
+
+def test_a_task_of_volcano_waits_for_no_end() -> None:
+    first = {"pods": 1, "image": IMAGE, "command": ["prepare"], "starts": "first"}
+    said = findings(on("volcano-job", roles={"index": first}, gang=False), profile_for("volcano-job"))
+    assert [one.code for one in said] == ["TW401"]
+    assert "not until they have ended" in said[0].message
+
+
 @pytest.mark.parametrize(("work", "ends"), [({}, "restart"), ({}, "fail"), (command("torchrun", "train.py"), "restart")])
 def test_only_codes_of_our_supervisor_end_a_job_set(work: Data, ends: str) -> None:
     spec = top(with_roles("job-set", BOTH, on_disruption=ends, **work))["spec"]

@@ -63,6 +63,7 @@ class RunFields(TypedDict, total=False):
     learning_rate: LearningRate
     checkpoints: Checkpoints
     target: TargetName
+    runtime: str
     node_pool: str
     mounts: Mapping[str, Mount | VolumeOfPlus | Mapping[str, Any]]
     prepare: Mapping[str, Preparation]

@@ -12,8 +12,9 @@ from trainwright.cli.session import Exit, JsonOption, ProjectOption, output, say
 from trainwright.cli.snapshots import ContextOption, FromOption, RunsArgument, Seen, look
 from trainwright.live.admission import Answer, admission, worst
 from trainwright.live.case import Case
+from trainwright.live.decides import Decider
 from trainwright.live.diagnose import Diagnosis, diagnose, lines
-from trainwright.live.runs import Expected, case_for, locator, strangers, typed_for, written_for
+from trainwright.live.runs import Expected, case_for, strangers, typed_for, written_for
 from trainwright.units import counted
 
 
@@ -71,7 +72,7 @@ def _answers(seen: Seen, run: Expected) -> list[Answer]:
 def _of(seen: Seen, case: Case, stated: object) -> Diagnosis:
     known = next((run for run in seen.every if run.run == case.run), None)
     written = written_for(seen.project, known) if known and known.name == case.name else ()
-    return diagnose(case, written, stated, locator(seen.project, case.run) if known else None)  # type: ignore[arg-type]
+    return diagnose(case, written, stated, Decider(seen.project, case.run, case.name) if known else None)  # type: ignore[arg-type]
 
 
 def _print(seen: Seen, found: Sequence[Diagnosis], absent: Sequence[Diagnosis]) -> None:

@@ -9,12 +9,13 @@ import typer
 
 from trainwright.cli.session import Exit, ProjectOption, RunArgument, output, say, stop
 from trainwright.cli.snapshots import ContextOption, FromOption, Seen, look
-from trainwright.live.case import Case
+from trainwright.findings import CompileError
+from trainwright.live.case import Case, LivePod
 from trainwright.live.kubectl import Kubectl, KubectlError
-from trainwright.live.logs import Source, chosen, left_of, sources
-from trainwright.live.runs import case_for
-
-LEDGER = "the ledger beside the checkpoints has the end of each attempt"
+from trainwright.live.ledger import account, command_for, path_of, read_ledger
+from trainwright.live.logs import Source, failed_first, of_pod, of_rank, sources
+from trainwright.live.runs import Expected, case_for, planned, typed_for, written_for
+from trainwright.objects.fields import mapping
 
 
 def command(
@@ -30,7 +31,8 @@ def command(
 ) -> None:
     """Print the logs of a run's pods, of any target: of all, of one, of a rank's, or of the one that failed first.
 
-    Where the pods are gone, it prints what they left: termination messages and events. Ends with 1 where no log is there.
+    Where the pods are gone, it prints what is left: the ledger beside the checkpoints, read in a pod of the run that is up,
+    termination messages, conditions and events, in order. Ends with 1 where no log is there.
     """
     if sum((pod is not None, rank is not None, first_failure)) > 1:
         stop("--pod, --rank and --first-failure contradict each other: give one of them")
@@ -38,18 +40,38 @@ def command(
         stop("--follow reads a cluster: give no --from with it")
     seen = look(project, [run], file, context)
     case = case_for(seen.snapshot, seen.runs[0])
-    ranks = int(seen.runs[0].record.facts.get("gpus_per_node") or 1)
-    pods = chosen(case, pod, rank, ranks, first_failure)
+    pods = _chosen(seen, case, pod, rank, first_failure)
     wanted = [source for one in pods for source in sources(one)]
-    if not wanted:
-        _gone(case, pod)
-    if follow:
+    if follow and wanted:
         if len(pods) != 1:
             stop(f"--follow is of one pod: name one of {', '.join(case.label(one.name) for one in pods)} with --pod")
         raise typer.Exit(_follow(wanted[-1], case, context, tail))
     shown = sum(_show(seen, case, source, tail, file is None, context) for source in wanted)
     if not shown:
-        _gone(case, pod)
+        _gone(seen, case, Kubectl(context, case.namespace) if file is None else None)
+
+
+def _chosen(seen: Seen, case: Case, pod: str | None, rank: int | None, first_failure: bool) -> list[LivePod]:
+    """The pods that are meant, of those that are here."""
+    if first_failure:
+        return failed_first(case)
+    if pod is not None:
+        found, there = of_pod(case, pod), ", ".join(case.label(one.name) for one in case.pods)
+        if there and not found:
+            stop(f"there is no pod {pod} of {case.run} here; there are: {there}")
+        return found
+    if rank is None:
+        return list(case.pods)
+    try:
+        plan = planned(seen.project, case.run)
+    except CompileError:
+        stop(f"the file of {case.run} does not compile now, so which pod has rank {rank} is not known: give --pod")
+    if rank >= plan.plan.world.size:
+        stop(f"{case.run} has ranks 0 to {plan.plan.world.size - 1}")
+    pods = of_rank(case, rank, plan)
+    if pods is None:
+        stop(f"ranks of {case.run} are numbered as their pods come, so only its logs say which pod has rank {rank}: leave it out")
+    return pods
 
 
 def _show(seen: Seen, case: Case, source: Source, tail: int, live: bool, context: str | None) -> bool:
@@ -77,11 +99,39 @@ def _follow(source: Source, case: Case, context: str | None, tail: int) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def _gone(case: Case, pod: str | None) -> None:
+def _gone(seen: Seen, case: Case, cluster: Kubectl | None) -> None:
     """Say what is left, and end."""
-    left = left_of(case)
-    there = ", ".join(case.label(one.name) for one in case.pods)
-    if pod is not None and there and pod not in there.split(", "):
-        stop(f"there is no pod {pod} of {case.run} here; there are: {there}")
-    output("\n".join([f"the log is gone, or is not in the snapshot; {LEDGER}", *(f"  {line}" for line in left)]))
+    run = seen.runs[0]
+    path, ledger = path_of(written_for(seen.project, run)), seen.snapshot.ledgers.get(case.name, "")
+    if path and cluster and not ledger:
+        try:
+            ledger = read_ledger(cluster, case, path)
+        except KubectlError as error:
+            say(f"the ledger cannot be read in a pod: {error}")
+    left, why = account(case, ledger), _why_no_log(case, cluster is None)
+    lines = [why, "what is left, in order:" if left else "nothing else is left here", *(f"  {entry}" for entry in left)]
+    if not ledger and why != NOT_YET:
+        lines += _where_the_ledger_is(seen, run, case, path)
+    output("\n".join(lines))
     raise typer.Exit(Exit.FINDINGS)
+
+
+NOT_YET = "there is no log yet: no container of its pods has started"
+
+
+def _why_no_log(case: Case, from_file: bool) -> str:
+    states = [mapping(one, "/state") for pod in case.every_pod for _, one in pod.containers()]
+    if any("waiting" not in state for state in states):
+        return "the snapshot has no log of it (`trainwright collect` takes them)" if from_file else "the log is empty, or is gone"
+    return NOT_YET if case.every_pod and not case.replaced else "the log is gone: none of its pods is here"
+
+
+def _where_the_ledger_is(seen: Seen, run: Expected, case: Case, path: str) -> list[str]:
+    if not path:
+        return ["it keeps no ledger beside its checkpoints"]
+    lines = [f"the ledger has the end of each attempt: {path}"]
+    try:
+        command = command_for(case, path, typed_for(seen.project, run))
+    except (CompileError, LookupError, TypeError, ValueError):  # dist/ as somebody has edited it
+        return lines
+    return [f"{lines[0]}; this prints it:", f"  {command}"] if command else lines

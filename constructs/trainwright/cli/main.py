@@ -21,7 +21,7 @@ from trainwright.findings import CompileError
 
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
-    "schema", "rules", "policies", "new", "init", "import", "rehearse", "validate", "crds", "page",
+    "schema", "rules", "policies", "new", "init", "import", "rehearse", "validate", "crds", "runtimes", "page",
     "status", "logs", "diagnose", "collect",
 )
 """In the order of the help."""

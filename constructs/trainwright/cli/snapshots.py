@@ -66,7 +66,7 @@ def namespaces(runs: Sequence[Expected]) -> list[str]:
     return sorted({run.namespace for run in runs if run.namespace})
 
 
-def collected(context: str | None, where: Sequence[str]) -> dict[str, object]:
+def collected(context: str | None, where: Sequence[str]) -> dict[str, Any]:
     """The content of a snapshot's file."""
     try:
         return collect(Kubectl(context), where)

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import JsonOption, ProjectOption, output, stop
+from trainwright.cli.session import JsonOption, ProjectOption, output, say, stop
 from trainwright.cli.snapshots import ContextOption, FromOption, RunsArgument, Seen, look
+from trainwright.live.runs import changed_runtimes
 from trainwright.live.status import Line, status_lines, summary, table
 
 
@@ -39,6 +40,8 @@ def command(
         return
     output("\n".join([*table(lines), summary(lines)]))
     seen.say_what_lacks()
+    for changed in changed_runtimes(seen.snapshot, seen.runs):
+        say(changed)
 
 
 def _lines(seen: Seen, chosen: bool) -> list[Line]:

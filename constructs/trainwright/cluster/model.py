@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
+from trainwright.cluster.runtimes import InstalledRuntime
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
 from trainwright.run.containers import PoolPods
@@ -239,6 +240,12 @@ class Cluster(Model):
     """Storage classes that claims may name, with the access modes of their volumes."""
     registries: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""
+    runtimes: dict[DnsSubdomain, InstalledRuntime] = Field(default_factory=dict)
+    """Runtimes of Kubeflow Trainer that the platform team has installed, by the names that TrainJobs use."""
+    package_index: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$", max_length=512)] | None = None
+    """Index of Python packages that pods reach without credentials, as pip's `--index-url`: what scripts state under `packages`
+    comes from there.
+    """
     waivers: ListOf[Waiver] = ()
     """Findings about this profile that its platform team accepts, such as what a vendor's guide asks for, for all runs."""
 

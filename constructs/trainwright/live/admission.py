@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from trainwright.live.placement import pool_of, room_in, selector_text, used_by_node
+from pydantic import ValidationError
+
+from trainwright.cluster.addons import ClusterQueue
+from trainwright.live.placement import pool_of, room_in, selector_text, tolerated, used_by_node
 from trainwright.live.snapshot import CLUSTER_QUEUE, KUEUE, LOCAL_QUEUE, NODE, POD, WORKLOAD, Object, Snapshot
+from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.fields import condition, items, mapping, text
 from trainwright.objects.formats import amount, quantity
 from trainwright.objects.requests import requested
-from trainwright.operators.operator import Around, makes_pods, pods
+from trainwright.operators.operator import Around, Pod, makes_pods, pods
+from trainwright.operators.quota import Offer, beyond, of_kueue
 from trainwright.units import counted
 
+FLAVOR = GroupKind(KUEUE, "ResourceFlavor")
 Verdict = Literal["would start now", "would wait", "never", "cannot be said from here"]
 _WORST: Sequence[Verdict] = ("never", "would wait", "cannot be said from here", "would start now")
 
@@ -36,10 +42,10 @@ def admission(snapshot: Snapshot, written: Sequence[Object]) -> list[Answer]:
     carrier = next(one for one in written if makes_pods(one) and mapping(one, "/metadata/labels").get("app.kubernetes.io/name"))
     runtimes = [one for one in written if str(one["kind"]).endswith("TrainingRuntime")]
     try:
-        specs: list[Mapping[str, Any]] = [pod.spec for pod in pods(carrier, Around(objects=runtimes)).pods]
+        made = pods(carrier, Around(objects=runtimes)).pods
     except (LookupError, TypeError, ValueError) as error:
         return [Answer("cannot be said from here", f"its pods are not known: {error}")]
-    return [*_queue(snapshot, carrier, specs), *_room(snapshot, specs)]
+    return [*_queue(snapshot, carrier, made), *_room(snapshot, [pod.spec for pod in made])]
 
 
 def worst(answers: Sequence[Answer]) -> Verdict:
@@ -100,7 +106,7 @@ def _below(snapshot: Snapshot, spec: Mapping[str, Any], nodes: Sequence[Object])
     return f"; of lower priority there: {', '.join(lower[:5])}{' …' if len(lower) > 5 else ''}" if lower else ""
 
 
-def _queue(snapshot: Snapshot, carrier: Object, specs: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
+def _queue(snapshot: Snapshot, carrier: Object, made: Sequence[Pod]) -> Iterator[Answer]:
     """The queue of Kueue that it names, if any: whether it admits, what is left, and who is ahead."""
     name, namespace = (
         mapping(carrier, "/metadata/labels").get(f"{KUEUE}/queue-name"),
@@ -121,21 +127,7 @@ def _queue(snapshot: Snapshot, carrier: Object, specs: Sequence[Mapping[str, Any
     for one in (local, cluster):
         if text(one, "/spec/stopPolicy") not in ("", "None"):
             yield Answer("would wait", f"{one['kind']} {one['metadata']['name']} is stopped ({text(one, '/spec/stopPolicy')})")
-    asked = requested([(1, spec) for spec in specs], "requests", "limits")
-    quota, used = _quota(cluster), _usage(cluster)
-    for resource, value in asked.items():
-        wanted, all_of_it = amount(value) or Decimal(), quota.get(resource)
-        if all_of_it is None or not wanted:
-            continue
-        left, queue = all_of_it - used.get(resource, Decimal()), cluster["metadata"]["name"]
-        says = f"ClusterQueue {queue} has {quantity(left, value)} of {quantity(all_of_it, value)} {resource} left"
-        says += f", and it asks for {value}"
-        if wanted > all_of_it and not text(cluster, "/spec/cohortName") and not text(cluster, "/spec/cohort"):
-            yield Answer("never", says)
-        elif wanted > left:
-            yield Answer("would wait", says)
-        else:
-            yield Answer("would start now", says)
+    yield from _quota(snapshot, str(cluster["metadata"]["name"]), made)
     queued = [one for one in snapshot.of(WORKLOAD, namespace) if _waits(one) and text(one, "/spec/queueName") == name]
     ahead = [str(one["metadata"]["name"]) for one in queued]
     if ahead:
@@ -146,23 +138,96 @@ def _queue(snapshot: Snapshot, carrier: Object, specs: Sequence[Mapping[str, Any
         )
 
 
-def _quota(cluster: Object) -> dict[str, Decimal]:
-    groups = (group for _, group in items(cluster, "/spec/resourceGroups"))
-    return _summed((flavor for group in groups for _, flavor in items(group, "/flavors")), "nominalQuota")
+def _quota(snapshot: Snapshot, name: str, made: Sequence[Pod]) -> Iterator[Answer]:
+    """What its ClusterQueue could give now, for the pods of each role and for all of them, of each resource of its quota."""
+    objects = {str(one["metadata"]["name"]): one for one in snapshot.of(CLUSTER_QUEUE)}
+    used = {queue: _used(one) for queue, one in objects.items()}
+    try:
+        given = list(of_kueue(name, {queue: _as_stated(one) for queue, one in objects.items()}, used))
+    except ValidationError:
+        yield Answer("cannot be said from here", f"the quota of ClusterQueue {name} cannot be read")
+        return
+    roles: dict[str, list[Pod]] = {}
+    for pod in made:
+        roles.setdefault(pod.role, []).append(pod)
+    for resource in dict.fromkeys(one.resource for one in given):
+        offered = {one.flavor: one for one in given if one.resource == resource}
+        for role, own in roles.items() if len(roles) > 1 else ():
+            wanted = _asked(own, resource)
+            fitting = [one for one in offered.values() if _takes(snapshot, one.flavor, own[0].spec)]
+            if amount(wanted):
+                yield _of_flavors(name, f"{wanted} {resource} for role {role}", wanted, fitting)
+        usable = [one for one in offered.values() if any(_takes(snapshot, one.flavor, own[0].spec) for own in roles.values())]
+        total = _asked(made, resource)
+        if amount(total):
+            together = usable if len(roles) == 1 else [_summed(usable)] if usable else []
+            yield _of_flavors(name, f"{total} {resource}", total, together)
 
 
-def _usage(cluster: Object) -> dict[str, Decimal]:
-    return _summed((flavor for _, flavor in items(cluster, "/status/flavorsReservation")), "total")
+def _asked(pods: Sequence[Pod], resource: str) -> str:
+    if resource == "pods":
+        return str(len(pods))
+    return requested([(1, pod.spec) for pod in pods], "requests", "limits").get(resource, "0")
 
 
-def _summed(flavors: Iterable[Mapping[str, Any]], field: str) -> dict[str, Decimal]:
-    """Resource -> its amount in all flavors together."""
-    found: dict[str, Decimal] = {}
-    for flavor in flavors:
-        for _, one in items(flavor, "/resources"):
-            name = text(one, "/name")
-            found[name] = found.get(name, Decimal()) + (amount(one.get(field)) or Decimal())
-    return found
+def _summed(offered: Sequence[Offer]) -> Offer:
+    """Several flavors together, each of which may have pods of other roles."""
+
+    def whole(limits: Sequence[Decimal | None]) -> Decimal | None:
+        known = [limit for limit in limits if limit is not None]
+        return sum(known, Decimal()) if len(known) == len(limits) else None
+
+    return offered[0]._replace(
+        flavor=" and ".join(one.flavor for one in offered), nominal=sum((one.nominal for one in offered), Decimal()),
+        most=whole([one.most for one in offered]), reach=whole([one.reach for one in offered]),
+        free=whole([one.free for one in offered]),
+    )  # fmt: skip
+
+
+def _of_flavors(name: str, what: str, asked: str, offered: Sequence[Offer]) -> Answer:
+    number = amount(asked) or Decimal()
+    if not offered:
+        return Answer("never", f"no flavor of ClusterQueue {name} has nodes for {what}")
+    best = max(offered, key=lambda one: one.free or Decimal())
+    free, nominal = (quantity(one or Decimal(), asked) for one in (best.free, best.nominal))
+    says = f"ClusterQueue {name} has {free} of {nominal} left in flavor {best.flavor}, and it asks for {what}"
+    if above := beyond(number, offered):
+        most = f"{says}; it can have {quantity(above[0], asked)} at most"
+        return Answer("never", most) if above[1] else Answer("cannot be said from here", f"{most} of the queues that are here")
+    return Answer("would start now" if number <= (best.free or Decimal()) else "would wait", says)
+
+
+def _as_stated(queue: Object) -> ClusterQueue:
+    """A ClusterQueue of the cluster as a profile states one."""
+    flavors: dict[str, Any] = {}
+    for _, group in items(queue, "/spec/resourceGroups"):
+        for _, flavor in items(group, "/flavors"):
+            quotas = flavors.setdefault(text(flavor, "/name"), {"resources": {}})["resources"]
+            for _, one in items(flavor, "/resources"):
+                limits = {key: one.get(f"{key}Limit") for key in ("borrowing", "lending")}
+                stated = {f"{key}_limit": str(value) for key, value in limits.items() if value is not None}
+                quotas[text(one, "/name")] = {"nominal": str(one.get("nominalQuota", "0")), **stated}
+    cohort = text(queue, "/spec/cohortName") or text(queue, "/spec/cohort")
+    return ClusterQueue.model_validate({"cohort": cohort or None, "flavors": flavors})
+
+
+def _used(queue: Object) -> dict[tuple[str, str], Decimal]:
+    return {
+        (text(flavor, "/name"), text(one, "/name")): amount(one.get("total")) or Decimal()
+        for _, flavor in items(queue, "/status/flavorsReservation") for _, one in items(flavor, "/resources")
+    }  # fmt: skip
+
+
+def _takes(snapshot: Snapshot, name: str, spec: Mapping[str, Any]) -> bool:
+    """Whether pods may go to the nodes of a flavor: by its labels that they select by, and its taints
+    (kubernetes-sigs/kueue, pkg/scheduler/flavorassigner); one that is not in the snapshot may take any.
+    """
+    flavor = mapping(snapshot.get(FLAVOR, "", name), "/spec")
+    labels, own = mapping(flavor, "/nodeLabels"), {"tolerations": [*spec.get("tolerations", ()), *flavor.get("tolerations", ())]}
+    selected = mapping(spec, "/nodeSelector")
+    return all(selected[key] == value for key, value in labels.items() if key in selected) and all(
+        tolerated(taint, own) for _, taint in items(flavor, "/nodeTaints") if text(taint, "/effect") != "PreferNoSchedule"
+    )
 
 
 def _waits(workload: Object) -> bool:

@@ -21,7 +21,7 @@ _NAMESPACED = (
 )  # fmt: skip
 _OF_CLUSTER = (
     "nodes", "namespaces", "priorityclasses.scheduling.k8s.io", "storageclasses.storage.k8s.io", "clusterqueues.kueue.x-k8s.io",
-    "resourceflavors.kueue.x-k8s.io", "queues.scheduling.volcano.sh",
+    "resourceflavors.kueue.x-k8s.io", "queues.scheduling.volcano.sh", "clustertrainingruntimes.trainer.kubeflow.org",
 )  # fmt: skip
 TAIL, MOST_LOGS = 200, 40
 """Lines of a log, and logs, those of pods that failed first."""
@@ -161,8 +161,8 @@ def _metrics(kubectl: Kubectl, found: Sequence[Object]) -> dict[str, str]:
     metrics: dict[str, str] = {}
     for one in carriers(snapshot):
         pods = [LivePod(child) for child in snapshot.below(one) if GroupKind.of(child) == POD]
-        ready = sorted((pod for pod in pods if pod.state == "ready"), key=lambda pod: (pod.role, int(pod.index or 0)))
-        for pod in ready[:1]:
+        up = [pod for pod in pods if text(pod.condition("Ready"), "/status") == "True"]  # one that is told to end saves first
+        for pod in sorted(up, key=lambda pod: (pod.role, int(pod.index or 0)))[:1]:
             path = f"/api/v1/namespaces/{pod.manifest['metadata']['namespace']}/pods/{pod.name}:{HTTP_PORT}/proxy/metrics"
             try:
                 lines = kubectl.run("get", f"--raw={path}").splitlines()

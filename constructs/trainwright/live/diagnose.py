@@ -13,8 +13,8 @@ from trainwright.live.rows import Fact, Facts, Found, rows
 from trainwright.live.snapshot import NODE, Object
 from trainwright_trainer.contract import ExitCode
 
-Locate = Callable[[str], Where | None]
-"""The place of a source such as ``run:/image``; None where no file states it."""
+Locate = Callable[[str, str], Where | None]
+"""The line of what a row says decides it, for pods of a role (:class:`trainwright.live.decides.Decider`)."""
 
 _USED_UP = ("MaxFailedIndexesExceeded", "FailedIndexes", "BackoffLimitExceeded", "ReachedMaxRestarts")
 _AT_ONCE = ("PodFailurePolicy", "FailJobSet")
@@ -65,7 +65,7 @@ def diagnose(
         case: the run in a snapshot.
         written: its objects in ``dist/``, and those of its foundation.
         stated: facts of its record, such as the pool that its nodes are of.
-        locate: finds lines in the project's files.
+        locate: finds lines in the project's files; None where no file is known.
     """
     return judge(case, facts_of(case, written), stated, locate)
 
@@ -84,17 +84,18 @@ def judge(case: Case, seen: Facts, stated: Mapping[str, Any] | None = None, loca
 
 def _said(case: Case, found: Found, words: Mapping[str, str], locate: Locate | None) -> Diagnosis:
     row = found.row
-    code = found.values.get("code", "")
+    code, short = found.values.get("code", ""), found.values.get("short", "").partition(" ")[0]
     values = {
         **words,
         **_grammar(case, found.pods),
         **_of_code(code),
-        "first_short": found.values.get("short", "").partition(" ")[0],
+        "first_short": short,
+        "plain_short": short if "/" not in short else "",  # devices come with the number of nodes
     }
     says = found.text(row.says, values)
     says = _tidy(says if says.endswith((".", "?")) else f"{says}.")
-    sources = [found.text(source, values) for source in row.decides]
-    where = next((place for source in sources if locate and (place := locate(source))), None)
+    role = next((pod.role for pod in case.every_pod if pod.name in found.pods), "")
+    where = next((place for source in found.sources(values) if locate and (place := locate(source, role))), None)
     evidence = tuple(dict.fromkeys(fact.shows for fact in found.facts))
     advice = _tidy(found.text(row.next, values)).removesuffix(".")
     says = f"unknown: {says}" if row.unknown else says

@@ -88,10 +88,12 @@ def ends_of(pod: LivePod) -> Iterator[End]:
 
 
 def _read(message: str) -> TerminationMessage | None:
+    """What a trainer wrote; fields that a newer one has beside ours are passed over."""
     if not message.startswith("{"):
         return None
     try:
-        return TerminationMessage.model_validate(json.loads(message))
+        known = {key: value for key, value in json.loads(message).items() if key in TerminationMessage.model_fields}
+        return TerminationMessage.model_validate(known)
     except (ValueError, ValidationError):
         return None
 

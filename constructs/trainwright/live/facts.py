@@ -27,6 +27,9 @@ Fields are texts, and one that is not there is empty. The kinds:
 - ``absent``, ``present``: objects of the run's files. ``kind``, ``name``, ``of`` (``run`` or ``foundation``).
 - ``policy``: NetworkPolicies that keep its pods from each other. ``name``, ``direction``.
 - ``other``: another object of the same run. ``name``, ``kind``, ``phase``.
+- ``pace``: what a step of a run that trains goes into. ``seconds``, ``parts``, ``rank`` and ``ratio`` (the slowest), ``slow``
+  (how many are, where any), and shares where they are large: ``data``, ``others`` (collectives), ``stands`` (saves, evaluations);
+  ``goodput`` where it is low after so many ``attempts``.
 - ``fetch``: a Job that fetches data. ``name``, ``state``, ``message`` of its last pod, ``node`` (state of its pod), ``waits``
   (why its pod cannot start).
 - ``node``: of a pod, or where one was. ``name``, ``ready``, ``taint`` (NoExecute, and not tolerated), ``cordoned``, ``arch``.
@@ -46,6 +49,7 @@ from trainwright.live.network import policy_facts
 from trainwright.live.placement import placement_facts, tolerated
 from trainwright.live.pods import arch, container_facts, end_facts, fetch_facts, foreign, pod_facts, yes
 from trainwright.live.rows import Fact, Facts
+from trainwright.live.scrape import pace_facts
 from trainwright.live.snapshot import (
     CLAIM,
     CLUSTER_QUEUE,
@@ -93,7 +97,7 @@ def facts_of(case: Case, written: Sequence[Object] = ()) -> Facts:
     parts = (
         _object(case), _conditions(case), _events(case), _made(case), pod_facts(case), container_facts(case, written),
         placement_facts(case), end_facts(case), _claims(case), _absent(case, written), policy_facts(case), _others(case),
-        fetch_facts(case), _nodes(case),
+        fetch_facts(case), _nodes(case), pace_facts(case),
     )  # fmt: skip
     for part in parts:
         for fact in part:

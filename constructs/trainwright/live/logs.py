@@ -1,14 +1,15 @@
-"""Which pods have the log that somebody asks for, and what is left where a pod is gone."""
+"""Which pods have the log that somebody asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from trainwright.handshake import EnvironmentChannel, Rendezvous
 from trainwright.live.case import Case, LivePod
-from trainwright.live.ends import ends_of, first_failure
-from trainwright.live.facts import facts_of
+from trainwright.live.ends import first_failure
 from trainwright.objects.fields import mapping, text
+from trainwright.plan import Resolution
 
 
 class Source(NamedTuple):
@@ -20,19 +21,35 @@ class Source(NamedTuple):
     """Whether the log of the time before its last start is meant."""
 
 
-def chosen(case: Case, pod: str | None, rank: int | None, ranks_per_pod: int, first: bool) -> list[LivePod]:
-    """The pods that are meant: by label or name, by the rank that runs there, the one that failed first, or all of them."""
-    if first:
-        failed = [one for one in case.pods if one.phase == "Failed"] or case.replaced or case.pods
-        end = first_failure(failed)
-        return [one for one in case.every_pod if end and one.name == end.pod]
-    if rank is not None:
-        holders = [one for one in case.pods if one.role not in ("launcher", "head")]
-        index = rank // max(ranks_per_pod, 1)
-        return [one for number, one in enumerate(holders) if number == index]
-    if pod is not None:
-        return [one for one in case.pods if pod in (case.label(one.name), one.index, one.name)]
-    return list(case.pods)
+def of_pod(case: Case, pod: str) -> list[LivePod]:
+    """By its label, number or name."""
+    return [one for one in case.pods if pod in (case.label(one.name), one.index, one.name)]
+
+
+def failed_first(case: Case) -> list[LivePod]:
+    """Of those that are here now, else of those that were replaced."""
+    end = first_failure([one for one in case.pods if one.phase == "Failed"] or case.replaced or case.pods)
+    return [one for one in case.every_pod if end and one.name == end.pod]
+
+
+AS_THEY_COME = (Rendezvous.C10D, Rendezvous.RAY_HEAD)
+"""Kinds of rendezvous that number ranks as their pods come."""
+
+
+def of_rank(case: Case, rank: int, plan: Resolution) -> list[LivePod] | None:
+    """The pod that has the log of a rank; None where only the run itself knows which that is.
+
+    mpirun brings what its ranks write into the log of the pod that it runs in.
+    """
+    binding, world = plan.binding, plan.plan.world
+    if binding.environment is EnvironmentChannel.LAUNCHER:
+        return [one for one in case.pods if one.role == binding.roles[0].name]
+    if plan.needs.rendezvous in AS_THEY_COME:
+        return None
+    order = {role.name: place for place, role in enumerate(binding.roles) if role.holds_ranks}
+    holders = [one for one in case.pods if one.role in order]
+    holders.sort(key=lambda one: (order[one.role], int(one.index or 0), one.name))
+    return holders[rank // world.processes_per_node :][:1]
 
 
 def sources(pod: LivePod) -> Iterator[Source]:
@@ -41,14 +58,3 @@ def sources(pod: LivePod) -> Iterator[Source]:
         again = bool(one.get("restartCount")) and "running" not in mapping(one, "/state")
         if again or "waiting" not in mapping(one, "/state"):
             yield Source(pod.name, text(one, "/name"), again)
-
-
-def left_of(case: Case) -> list[str]:
-    """What is known of pods whose logs are gone: their termination messages, and events of their ends."""
-    lines: list[str] = []
-    for end in (end for one in case.every_pod for end in ends_of(one) if end.code):
-        word = end.meaning.reason if end.ours and end.meaning else end.reason
-        lines.append(f"{end.pod}: ended with {end.code} {word}: {end.message}".rstrip(": "))
-    told = facts_of(case).get("event", ())
-    events = [fact.shows for fact in told if fact.fields.get("gone") or fact.fields["reason"] == "ExitedWithCode"]
-    return [*lines, *events]

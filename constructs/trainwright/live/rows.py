@@ -11,7 +11,8 @@ A row says:
   before has named by ``(?P<name>…)``. ``no pod:`` asks that there is none such.
 - ``says``: one sentence. ``{name}`` is what a pattern named, ``{event.message}`` a field of the fact that was found, ``{pods}``
   the pods of all facts like the first, ``{count}`` how many, and what :func:`trainwright.live.facts.common` has.
-- ``decides``: lines of the run (``run:/resources/memory``) or of the profile (``cluster:/…``); the first that a file states.
+- ``decides``: what decides it, as :mod:`trainwright.live.decides` reads it: a field of an object (``pod:/priorityClassName``),
+  whose line follows from where its value comes from, or a line itself (``run:/restarts``); the first that a file states.
 - ``next``: what to write or type.
 - ``unknown``: true where the evidence proves only that something is wrong; ``says`` then tells what it may have been.
 - ``fine``: true where nothing is wrong.
@@ -26,10 +27,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trainwright.findings.locate import escape
 from trainwright.operators.phase import Phase
 
 STAGES = (
-    "life", "queue", "creation", "lost", "placement", "start", "data", "meeting", "code", "end", "between",
+    "life", "queue", "creation", "lost", "placement", "start", "data", "meeting", "code", "pace", "end", "between",
 )  # fmt: skip
 """Of a run's life, in the order in which causes are looked for: what was taken away comes before what is missing since, and what
 ended a run by itself after what ended it from outside."""
@@ -66,10 +68,19 @@ class Found(NamedTuple):
 
     def text(self, template: str, common: Mapping[str, str]) -> str:
         """With its values filled in."""
+        known = self._known(common)
+        return " ".join(_IN_TEXT.sub(lambda match: known.get(match[1], ""), template).split())
+
+    def sources(self, common: Mapping[str, str]) -> list[str]:
+        """What its row says decides it, with its values as tokens of pointers."""
+        known = self._known(common)
+        return [_IN_TEXT.sub(lambda match: escape(known.get(match[1], "")), one) for one in self.row.decides]
+
+    def _known(self, common: Mapping[str, str]) -> dict[str, str]:
         known = {**common, **self.values}
         for fact in reversed(self.facts):
             known |= {f"{fact.kind}.{name}": value for name, value in fact.fields.items()}
-        return " ".join(_IN_TEXT.sub(lambda match: known.get(match[1], ""), template).split())
+        return known
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trainwright.findings import CompileError, Where
+from trainwright.cluster.runtimes import KINDS, digest_of
+from trainwright.findings import CompileError
+from trainwright.findings.locate import Locator
 from trainwright.live.case import Case, carriers, case_of
 from trainwright.live.snapshot import Object, Snapshot
 from trainwright.manifest.kinds import GroupKind
@@ -15,6 +16,7 @@ from trainwright.manifest.labels import RUN_LABEL
 from trainwright.manifest.written import values
 from trainwright.objects.fields import mapping
 from trainwright.operators import TARGETS
+from trainwright.plan import Resolution
 from trainwright.project.built import SUFFIX
 from trainwright.project.load import Project, load_sources_for
 from trainwright.project.record import RunRecord
@@ -64,6 +66,21 @@ def strangers(snapshot: Snapshot, runs: Sequence[Expected]) -> Iterator[Case]:
             yield case_of(snapshot, str(mapping(one, "/metadata/labels")[RUN_LABEL]), one)
 
 
+def changed_runtimes(snapshot: Snapshot, runs: Sequence[Expected]) -> Iterator[str]:
+    """Installed runtimes that are not those which runs are compiled for; of one that the snapshot lacks nothing is known."""
+    by_runtime: dict[str, list[Expected]] = {}
+    for run in runs:
+        by_runtime.setdefault(str(run.record.facts.get("runtime", "")), []).append(run)
+    for runtime, its_runs in by_runtime.items():
+        name, _, digest = runtime.partition("@")
+        places = {"", *(run.namespace for run in its_runs)}
+        there = [one for one in snapshot.objects if one["kind"] in KINDS and one["metadata"]["name"] == name]
+        found = [digest_of(one) for one in there if one["metadata"].get("namespace", "") in places]
+        if found and digest not in found:
+            yield (f"runtime {name} of the cluster is another one than {', '.join(run.run for run in its_runs)} had in mind: "
+                   "hold its file against it with `trainwright runtimes`")  # fmt: skip
+
+
 def of_cluster(snapshot: Snapshot, runs: Sequence[Expected]) -> list[Expected]:
     """The runs of the cluster that a snapshot is of, which it does not name: of that whose objects it has most of.
 
@@ -97,6 +114,21 @@ def typed_for(project: Project, run: Expected) -> list[Object]:
     return [one for path in _files(project, run) for one in read_objects(path)]
 
 
+def planned(project: Project, run: str) -> Resolution:
+    """What its file says now: which pods hold which ranks.
+
+    Raises:
+        CompileError: where it does not compile.
+    """
+    from trainwright.plan import resolve  # only where somebody asks for a rank
+
+    sources = load_sources_for(project, run)
+    if run not in sources.runs:
+        raise CompileError([])
+    asked = sources.runs[run].run
+    return resolve(asked, sources.clusters[asked.cluster].cluster, TARGETS, run, Locator())
+
+
 def _files(project: Project, run: Expected) -> list[Path]:
     place = project.dist / run.cluster / run.namespace
     return [place / "runs" / f"{run.run}{SUFFIX}", *sorted((place / "foundation").glob(f"*{SUFFIX}"))]
@@ -104,20 +136,3 @@ def _files(project: Project, run: Expected) -> list[Path]:
 
 def _read(path: Path) -> list[Object]:
     return list(values(path.read_text(encoding="utf-8"))) if path.is_file() else []
-
-
-def locator(project: Project, run: str) -> Callable[[str], Where | None]:
-    """Finds the lines of a run and of its profile; none where these cannot be read."""
-    return partial(_locate, project, run, {})
-
-
-def _locate(project: Project, run: str, kept: dict[str, object], source: str) -> Where | None:
-    if "locator" not in kept:
-        try:
-            sources = load_sources_for(project, run)
-            file = sources.runs.get(run)
-            kept["locator"] = file.locator(sources.clusters.get(file.run.cluster)) if file else None
-        except CompileError:
-            kept["locator"] = None
-    found = kept["locator"]
-    return found.source(source) if found is not None else None  # type: ignore[attr-defined]

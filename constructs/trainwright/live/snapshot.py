@@ -52,6 +52,8 @@ class Snapshot:
     """``pod/container`` -> the last lines of its log."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Pod -> its metrics in Prometheus' text format."""
+    ledgers: Mapping[str, str] = field(default_factory=dict)
+    """Name of the object that carries a run -> the ledger beside its checkpoints."""
     collected: bool = False
     """Whether ``trainwright collect`` took it, so that a kind without an object is one of which there is none."""
 
@@ -174,6 +176,7 @@ def of_list(data: Mapping[str, Any]) -> Snapshot:
         mapping(extra, "/lacks"),
         mapping(extra, "/logs"),
         mapping(extra, "/metrics"),
+        mapping(extra, "/ledgers"),
         bool(extra),
     )
 

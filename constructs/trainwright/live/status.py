@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.live.case import Case
 from trainwright.live.ends import ends_of
 from trainwright.live.runs import Expected, case_for, strangers
+from trainwright.live.scrape import scrape_of
 from trainwright.live.snapshot import Snapshot
 from trainwright.units import counted
 
 COLUMNS = ("run", "state", "pods", "step", "to go", "last commit", "attempts", "goodput", "note")
-_SAMPLE = re.compile(r"^(trainwright_\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+AT_WORK = ("training", "saving", "evaluating")
+"""States between two steps of which the rate of the last ones still holds."""
 
 
 class Line(NamedTuple):
@@ -38,14 +39,14 @@ class Line(NamedTuple):
 
     @property
     def seconds_to_go(self) -> int | None:
-        if self.step is None or self.steps is None or not self.step_seconds or self.state != "training":
+        if self.step is None or self.steps is None or not self.step_seconds or self.state not in AT_WORK:
             return None
         return round(max(self.steps - self.step, 0) * self.step_seconds)
 
     def cells(self) -> list[str]:
         """As its row of the table."""
         step = "" if self.step is None else f"{self.step:,}{f' of {self.steps:,}' if self.steps else ''}"
-        rate = f" at {1 / self.step_seconds:.3g}/s" if self.step_seconds and self.state == "training" else ""
+        rate = f" at {1 / self.step_seconds:.3g}/s" if self.step_seconds and self.state in AT_WORK else ""
         values = (
             self.run, self.state, self.pods, step + rate, _duration(self.seconds_to_go),
             "" if self.committed_step is None else f"step {self.committed_step:,}",
@@ -77,43 +78,34 @@ def status_lines(snapshot: Snapshot, runs: Sequence[Expected], every: Sequence[E
 def _line(case: Case, run: Expected | None) -> Line:
     if case.manifest is None:
         return Line(case.run, case.name, "absent", "", note="in dist/, and not in the cluster")
-    metrics = dict(_metrics(case))
+    scrape, (phase, reason) = scrape_of(case), case.standing
     steps = run.record.facts.get("steps") if run else None
-    step = _whole(metrics.get("trainwright_step"))
-    phase, reason = case.standing
-    state = {"suspended": "stopped", "running": "running"}.get(phase, phase)
-    if phase == "running" and step is not None:
-        state = "training"
+    state = {"suspended": "stopped"}.get(phase, phase)
+    if phase == "running" and (scrape.phase or "step" in scrape.values):
+        state = scrape.phase.replace("_", " ") or "training"
     note = reason if phase in ("waiting", "starting", "suspended", "failed") else ""
-    if phase == "running" and not metrics:
+    if phase == "running" and not scrape.values:
         note = "no metrics here: whether it trains is not known"
     if run is None:
         note = f"{case.name} is not in dist/"
     if "deletionTimestamp" in case.manifest["metadata"]:
         state, note = "stopping", "it is being deleted"
-    line = Line(case.run, case.name, state, _pods(case), step, steps if isinstance(steps, int) else None,
-                metrics.get("trainwright_step_seconds"), _whole(metrics.get("trainwright_committed_step")),
-                _whole(metrics.get("trainwright_attempt")), metrics.get("trainwright_goodput"), note)
-    return line if metrics else _by_messages(case, line)
+    if scrape.phase == "saving" and phase not in ("done", "failed"):  # what is told to end saves first
+        state = "saving"
+    line = Line(case.run, case.name, state, _pods(case), _whole(scrape.values, "step"), steps if isinstance(steps, int) else None,
+                scrape.values.get("step_seconds"), _whole(scrape.values, "committed_step"), _whole(scrape.values, "attempt"),
+                scrape.values.get("goodput"), note)
+    return line if scrape.values else _by_messages(case, line)
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None or value != value else int(value)
+def _whole(values: Mapping[str, float], name: str) -> int | None:
+    return int(values[name]) if name in values else None
 
 
 def _pods(case: Case) -> str:
     ready = sum(pod.state == "ready" for pod in case.pods)
     total = max(case.wanted, len(case.pods))
     return f"{ready}/{total}" if total else ""
-
-
-def _metrics(case: Case) -> Iterator[tuple[str, float]]:
-    for pod in case.pods:
-        for name, value in _SAMPLE.findall(case.snapshot.metrics.get(pod.name, "")):
-            try:
-                yield name, float(value)
-            except ValueError:
-                continue
 
 
 def _by_messages(case: Case, line: Line) -> Line:

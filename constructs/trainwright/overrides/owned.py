@@ -15,6 +15,7 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
+from trainwright.plan.packages import CONTAINER
 from trainwright.rendezvous.mpi import MPI
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
@@ -255,15 +256,17 @@ _FIELDS = {
 
 def _containers(pod: Manifest, pointer: str, beside: str) -> list[Owned]:
     planned = pod.get("initContainers") or []
-    waiting = [number for number, one in enumerate(planned) if one["name"] == AWAIT_CONTAINER]
-    others = [number for number, one in enumerate(planned) if one["name"] != AWAIT_CONTAINER]
     return [
-        *(Owned(f"{pointer}/{number}(/.*)?", "how pods wait for their data", "change prepare") for number in waiting),
-        *(Owned(f"{pointer}/{number}(/.*)?", _STATED, _WHERE) for number in others),
+        *(Owned(f"{pointer}/{number}(/.*)?", *_PLANNED.get(one["name"], (_STATED, _WHERE)))
+          for number, one in enumerate(planned)),
         *(Owned(f"{beside}/{number}(/.*)?", _STATED, _WHERE) for number in range(1, len(pod["containers"]))),
     ]
 
 
+_PLANNED = {
+    AWAIT_CONTAINER: ("how pods wait for their data", "change prepare"),
+    CONTAINER: ("how packages are installed", "change workload.packages"),
+}
 _STATED, _WHERE = "a container that the run or its pool states", "change containers, or pods.containers of the pool"
 
 

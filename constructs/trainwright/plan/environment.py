@@ -12,6 +12,7 @@ from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Vari
 from trainwright.plan.checkpoint import directory_source
 from trainwright.plan.model import AmountPlan, EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
+from trainwright.plan.packages import packages_variable
 from trainwright.rendezvous.mpi import HOSTFILE_VARIABLES, Mpirun
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
@@ -253,6 +254,7 @@ def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
     return [
         *([_HOME] if inputs.read_only_root else []),
         _UNBUFFERED,
+        *packages_variable(run),
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
         *([inputs.threads] if inputs.threads else []),
         *(_of_torch(run.trainer, needs) if run.trainer else []),

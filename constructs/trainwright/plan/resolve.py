@@ -292,7 +292,7 @@ def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) 
     """What the topology asks of a target, and the further roles of the run; under mpirun also whose sshd is: that of an image
     made for root, or of its own user; and what it can write to.
     """
-    needs = run.topology.needs()
+    needs = run.topology.needs()._replace(runtime=run.runtime) if run.runtime else run.topology.needs()
     if any(parts.is_further for parts in run.roles.values()):
         needs = needs._replace(further=further_roles(run, cluster, needs, locate))
     mpi = needs.part(MPI)
@@ -306,6 +306,8 @@ def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal
     said = target.bind(needs, cluster)
     if isinstance(said, Refusal):
         return said
+    if needs.runtime and said.runtime != needs.runtime:
+        return Refusal("it is made from no runtime", "write target: train-job, or remove runtime")
     missing = [one.name for one in needs.further if one not in [role.further for role in said.roles]]
     if missing:
         return Refusal("it has pods for its topology alone", "remove the further roles", tuple(missing))

@@ -30,6 +30,7 @@ from trainwright.plan.model import (
     RendezvousPlan,
     WorldPlan,
 )
+from trainwright.plan.packages import REQUIREMENTS, SOURCE, packages_of
 from trainwright.rendezvous.mpi import HOSTFILE, Mpirun
 from trainwright.run import BoostingWorkload, Run, ScriptWorkload, TrainerWorkload
 from trainwright.units import Duration
@@ -281,6 +282,9 @@ def plan_payloads(
     if hosts is not None:
         reason = "the hosts of the ranks and their slots, for mpirun"
         payloads.append(Payload("hostfile", hosts[0], hosts[1], "run:/topology", reason))
+    if packages := packages_of(run):
+        path, text = f"{SPEC_DIRECTORY}/{REQUIREMENTS}", "".join(f"{package}\n" for package in packages)
+        payloads.append(Payload(REQUIREMENTS, path, text, SOURCE, "what pip installs before the program starts"))
     for number, (path, content) in enumerate(run.files.items()):
         text = content if isinstance(content, str) else _json(content)
         source = f"run:/files/{escape(path)}"

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
+from trainwright.plan.packages import FOLDER, SOURCE, packages_mount, packages_of
 from trainwright.run import Mount, RoleParts, Run
 from trainwright.run.roles import ALL
 
@@ -65,6 +66,8 @@ def mounts_of(run: Run, role: Role, *plans: str | None) -> dict[str, Stated[Moun
     mounts = merged(run, role, "mounts", lambda words: words.mounts)
     needed = run.mounts if role.works else [path for path in plans if path in run.mounts]
     mounts = {path: Stated(run.mounts[path], rank_mount(run, path)) for path in needed} | mounts
+    if role.holds_ranks and packages_of(run):
+        mounts |= {FOLDER: Stated(packages_mount(), SOURCE)}
     return dict(sorted(mounts.items()))
 
 

@@ -16,6 +16,7 @@ from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positio
 from trainwright.model import Fact, closest
 from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
+from trainwright.project.runtimes import with_runtimes
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.report.facts import default_facts
@@ -379,7 +380,7 @@ def load_cluster(path: str | PathLike[str]) -> Cluster:
 
 def load_cluster_file(path: Path, shown: str) -> ClusterFile:
     """One profile; its file is called like its cluster."""
-    document = read_yaml(path, shown)
+    document = with_runtimes(read_yaml(path, shown), path)
     cluster = validate(Cluster, document)
     _same_name(path, shown, cluster.cluster, "cluster", document.positions)
     return ClusterFile(path, shown, cluster, document.positions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import sys
@@ -25,6 +26,7 @@ from trainwright.reading import refused, validate, validate_data
 from trainwright.reading.defaults import DefaultsFile
 from trainwright.reading.document import Document, read_text, shorten
 from trainwright.run import Run
+from trainwright.run.workload import with_brought
 
 T = TypeVar("T")
 
@@ -116,7 +118,7 @@ def _not_a_run(file: str, line: int, message: str) -> CompileError:
 def _plain(exported: Mapping[object, object], file: str, line: int, place: str) -> dict[str, object]:
     """The dict as JSON would hold it, of models what they state."""
     try:
-        data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False, default=_stated))
+        data: dict[str, object] = json.loads(json.dumps(with_brought(exported), allow_nan=False, default=_stated))
     except Exception as error:  # the dict's own methods may be the module's
         message = f"{place} holds what JSON cannot: {shorten(str(error))}"
         fix = "use text, finite numbers, lists, dicts and the types of trainwright.run only"
@@ -194,8 +196,10 @@ def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, objec
                 return take(module.__dict__)  # here, since a generator runs only now
             finally:
                 sys.modules.pop(module.__name__, None)
-    except CompileError:
-        raise
+    except CompileError as error:  # of a part of a run that knows the module by its path alone
+        own = {str(path), path.absolute().as_posix(), Path(os.path.relpath(path)).as_posix()}
+        shown = (one._replace(where=one.where._replace(file=file)) if one.where.file in own else one for one in error.findings)
+        raise CompileError([*shown]) from error.__cause__
     except ValidationError as error:
         line = _line(error.__traceback__, path)
         model, data = _validated(error.__traceback__)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.plan.packages import CONTAINER, FOLDER
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import Container
@@ -30,23 +31,30 @@ class Difference:
         return f"{self.subject}: {self.text}"
 
 
+_LEFT_OUT = {
+    AWAIT_CONTAINER: Difference(
+        "data", "is not fetched here, and no pod waits for it: name a folder for the path with --mount PATH=FOLDER"
+    ),
+    CONTAINER: Difference("packages", f"are not installed here: this machine's Python has them, or --mount {FOLDER}=DIRECTORY"),
+}
+"""Init containers of the plan -> what is in their place."""
+
+
 def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, tuple[Difference, ...]]:
     """The objects without the containers that cannot be played, and that the run can do without.
 
-    These are containers beside the one that trains whose program is only in their image, such as a log collector, and the one
-    that waits for data to be fetched.
+    These are containers beside the one that trains whose program is only in their image, such as a log collector, the one
+    that waits for data to be fetched, and the one that installs packages.
     """
     kept, differences = {}, dict[Difference, None]()
     for slot in objects.slots:
         spec = slot.spec
-        waiting = [one for one in spec.init_containers if one.name == AWAIT_CONTAINER]
+        waiting = [one for one in spec.init_containers if one.name in _LEFT_OUT]
         absent = [
             one for one in (*(one for one in spec.init_containers if one.is_sidecar), *spec.containers)
             if one is not spec.main and not _is_here(one, options)
         ]
-        if waiting:
-            text = "is not fetched here, and no pod waits for it: name a folder for the path with --mount PATH=FOLDER"
-            differences[Difference("data", text)] = None
+        differences |= {_LEFT_OUT[one.name]: None for one in waiting}
         for one in absent:
             image = one.image.partition("@")[0]
             differences[Difference("left out", f"container {one.name}: its program is only in image {image}")] = None

@@ -29,6 +29,7 @@ from trainwright.plan.model import (
     MemoryPlan,
     PlacementPlan,
 )
+from trainwright.plan.packages import FOLDER, packages_of
 from trainwright.plan.security import describe_security
 from trainwright.run import AnyContainer, CommandWorkload, ScriptWorkload
 from trainwright.run.roles import RoleParts
@@ -170,7 +171,10 @@ def _further(compiled: CompiledRun, role: Role) -> str:
     gpus = compiled.run.roles[role.name].gpus
     _, cpu, memory = _amounts(compiled, role)
     each = ", ".join([*([counted(gpus, "GPU")] if gpus else []), cpu, memory])
-    order = {"before": ", ready before the ranks start", "with": "", "after": ", starts when the ranks are ready"}[further.starts]
+    order = {
+        "first": ", ended before the ranks start", "before": ", ready before the ranks start", "with": "",
+        "after": ", starts when the ranks are ready",
+    }[further.starts]  # fmt: skip
     ends = ", must end too" if further.must_end else ""
     return f"{role.name}: {counted(role.pods, 'pod')} of {each} in pool {resolution.pool_of(role)[0]}{order}{ends}"
 
@@ -221,6 +225,15 @@ def autoscaling(autoscaled: Mapping[str, Bounds]) -> str:
     return ", ".join(f"{name} {least} to {most} pods" for name, (least, most) in autoscaled.items())
 
 
+def packages(compiled: CompiledRun) -> str:
+    lines = (package.partition(";")[0].partition(" --hash")[0] for package in packages_of(compiled.run))
+    names = [" ".join(part.strip() for part in line.split("==")) for line in lines]
+    if not names:
+        return ""
+    where = f"from {compiled.cluster.package_index}, into {FOLDER}"
+    return f"{', '.join(names)}: installed in every pod with ranks before it starts, {where}"
+
+
 def fetched(data: Sequence[DataPlan]) -> str:
     return ", ".join(f"{one.path}, once, from {one.source} (claim {one.claim})" for one in data)
 
@@ -246,8 +259,21 @@ def placement(plan: PlacementPlan) -> str:
     return f"one pod a node, so {counted(plan.nodes, 'node')} ({plan.reason})"
 
 
+def guarantees(compiled: CompiledRun) -> str:
+    why = "the runtime's rules are not this run's" if compiled.resolution.binding.runtime else "the work is an opaque command"
+    return ", ".join(compiled.plan.guarantees) or f"none: {why}"
+
+
+def runtime(compiled: CompiledRun) -> str:
+    name = compiled.resolution.binding.runtime
+    kind = compiled.cluster.runtimes[name].kind if name else ""
+    return f"{name}, an installed {kind}: it says how often pods restart, what they may do, and who watches them" if name else ""
+
+
 def restarts(compiled: CompiledRun) -> str:
     """Where they are not simply the number that the run states: what does not count, and what counts more than once."""
+    if name := compiled.resolution.binding.runtime:
+        return f"as runtime {name} has it"
     run, resolution = compiled.run, compiled.resolution
     binding, elastic = resolution.binding, resolution.needs.elastic
     if not resolution.needs.talk and run.on_disruption != "fail":
@@ -267,7 +293,7 @@ def restarts(compiled: CompiledRun) -> str:
 def lost_pods(compiled: CompiledRun) -> str:
     """What the eviction of a pod costs, unless it ends the run."""
     resolution = compiled.resolution
-    if compiled.run.on_disruption == "fail":
+    if compiled.run.on_disruption == "fail" or resolution.binding.runtime:
         return ""
     return incident(resolution.binding, resolution.needs, resolution.supervised)
 

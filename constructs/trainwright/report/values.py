@@ -25,7 +25,7 @@ EMPTY: tuple[Any, ...] = ({}, [])
 
 TOLD = frozenset((
     "run", "team", "namespace", "cluster", "image", "trainer_version", "topology", "workload", "batch", "learning_rate",
-    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "waivers",
+    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "runtime", "waivers",
 ))
 """Fields of a run that the list speaks of."""
 
@@ -59,6 +59,12 @@ def workload(compiled: CompiledRun) -> dict[str, Any]:
     workload |= workload.pop("training", {})  # of a script: the same words
     workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(flat(workload))
+
+
+def runtime(compiled: CompiledRun) -> str | None:
+    """One that is installed, by its content."""
+    name = compiled.resolution.binding.runtime
+    return f"{name}@{compiled.cluster.runtimes[name].digest}" if name else None
 
 
 def trainer_version(compiled: CompiledRun) -> str | None:

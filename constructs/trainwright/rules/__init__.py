@@ -21,6 +21,7 @@ from trainwright.rules.program import (
     launcher_files,
     launchers,
     mpi,
+    packages,
     programs,
     rank_variables,
     ray,
@@ -30,8 +31,8 @@ from trainwright.rules.work import data, life, memory, monitoring, plausible, ro
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, pod, storage, data, capacity, roles, kubernetes, containers, profile, security,
-    secrets, environment, ray, command, programs, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
-    scheduling, nodes, monitoring, objects,
+    secrets, environment, ray, command, packages, programs, shell, launchers, launcher_files, life, mpi, operators,
+    rank_variables, scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

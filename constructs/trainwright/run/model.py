@@ -1,7 +1,8 @@
 """The run: what an ML engineer asks for, in training terms."""
 
+from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -15,7 +16,7 @@ from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources
 from trainwright.run.roles import ALL, OF_ALL, RoleParts
 from trainwright.run.surroundings import ByPath, EnvSource, EnvValue, FileMode, Mount, ResourceClaim
-from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload
+from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload, with_brought
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
@@ -188,6 +189,10 @@ class Run(Model):
     """How often to save, where, and how many checkpoints to keep."""
     target: TargetName | None = None
     """The target that carries the run; default: the cluster's."""
+    runtime: DnsSubdomain | None = None
+    """One of the profile's `runtimes` for a TrainJob, which then says of its pods only what it may; default: the run brings its
+    own.
+    """
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
@@ -281,6 +286,21 @@ class Run(Model):
     """The escape hatch; always shown in the review."""
     waivers: ListOf[Waiver] = ()
     """Findings that the team accepts until a certain day."""
+
+    # What the work brings becomes files. A validator of mode before would make JSON that is read strictly Python, in which a
+    # list is no tuple.
+    if not TYPE_CHECKING:
+
+        def __init__(self, **data: Any) -> None:
+            super().__init__(**with_brought(data))
+
+        __init__.__pydantic_base_init__ = True  # pydantic's own validation need not come by here
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        if isinstance(obj, Run) and isinstance(obj.workload, ScriptWorkload) and obj.workload.brings:
+            obj = {name: getattr(obj, name) for name in obj.model_fields_set}
+        return super().model_validate(with_brought(obj) if isinstance(obj, Mapping) else obj, **options)
 
     @model_validator(mode="after")
     def _modes_are_of_files(self) -> Self:

@@ -50,8 +50,8 @@ class RoleParts(Model):
     gpus: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
     """GPUs of each pod of a further role."""
     starts: Start = "with"
-    """Of a further role: with `before` the pods that hold ranks wait until its pods are ready, with `after` its pods wait until
-    those are; with `with` nobody waits.
+    """Of a further role: with `first` the pods that hold ranks wait until its pods have ended with 0, with `before` until they
+    are ready; with `after` its pods wait until those are; with `with` nobody waits.
     """
     must_end: bool = False
     """Of a further role: whether the run is done only when its pods have ended with 0 too. Default: they end with the ranks."""

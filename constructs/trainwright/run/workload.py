@@ -1,6 +1,7 @@
 """Kinds of work, each with an honest set of guarantees."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -109,12 +110,30 @@ class ScriptWorkload(Model):
     """Program and arguments, each a list element; one process per rank."""
     working_dir: MountPath | None = None
     """Directory in which the program starts. Default: that of the image."""
+    packages: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f]*$", max_length=4096,
+                                          examples=["einops==0.8.1 --hash=sha256:…"])]] = ()
+    """What pip installs before the program starts, beside what the image has: lines of a requirements file, each with its
+    version and its hashes, dependencies too. They come from the profile's `package_index`, as wheels alone.
+    """
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
     resume_from: MountPath | None = None
     """As that of a command: a directory to start from, told in `TRAINWRIGHT_RESUME_DIRECTORY`."""
     training: ScriptTraining | None = None
     """What the program trains, for the plan alone; with the run's `batch`, memory and traffic are estimated and checked."""
+
+    @property
+    def brings(self) -> Mapping[str, str]:
+        """Path -> text of files that come with the work itself."""
+        return {}
+
+
+def with_brought(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The fields of a run, with the files that its work brings among `files`."""
+    work = data.get("workload")
+    if not isinstance(work, ScriptWorkload) or not work.brings:
+        return dict(data)
+    return {**data, "files": {**(data.get("files") or {}), **work.brings}}
 
 
 class CommandWorkload(Model):

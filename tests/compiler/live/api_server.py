@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.compiler.live.kubelet import Kubelet
+
 Object = dict[str, Any]
 
 KINDS = {
@@ -79,6 +81,7 @@ class ApiServer:
     """Which of them ends ``victim`` at once, before its answer."""
     victim: int = 0
     """Process group."""
+    kubelet: Kubelet = field(default_factory=Kubelet)
     _version: int = 0
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -349,6 +352,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         url = urlsplit(self.path)
+        if self.command == "GET" and self.cluster.kubelet.serves(self, url.path.strip("/").split("/"), url.query):
+            return
         body = self._chunks() if self.headers.get("Transfer-Encoding") == "chunked" else b""
         body += self.rfile.read(int(self.headers.get("Content-Length") or 0))
         query = {key: values[0] for key, values in parse_qs(url.query).items()}

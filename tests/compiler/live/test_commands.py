@@ -37,7 +37,7 @@ def told(*words: str, code: int) -> Data:
 def test_the_page_shows_what_they_print() -> None:
     text = "".join(block.body for block in blocks(DOCS / "waiting.md") if block.language == "console")
     calls = re.findall(r"^\$ trainwright (.+)\n((?:(?!\$ ).*\n?)*)", text, re.MULTILINE)
-    assert len(calls) == 4
+    assert len(calls) == 5
     for command, shown in calls:
         assert HERE.run(*command.split()).stdout == shown, command
 

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from trainwright.live.case import Case
+from trainwright.live.decides import Decider
 from trainwright.live.diagnose import Diagnosis, diagnose, judge
 from trainwright.live.facts import facts_of
 from trainwright.live.rows import Fact
-from trainwright.live.runs import Expected, case_for, expected, locator, of_cluster, written_for
+from trainwright.live.runs import Expected, case_for, expected, of_cluster, written_for
 from trainwright.live.snapshot import Object, read_snapshot
 from trainwright.project.load import Project
 from trainwright.project.status import last_records
@@ -83,7 +84,7 @@ def read(state: str) -> tuple[Case, list[Object], Data]:
 
 def said(state: str) -> Diagnosis:
     case, written, _ = read(state)
-    return diagnose(case, written, runs()[case.run].record.facts, locator(PROJECT, case.run))
+    return diagnose(case, written, runs()[case.run].record.facts, Decider(PROJECT, case.run, case.name))
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -18,7 +18,7 @@ PHASES = {*Phase.__args__, "gone", "any"}  # type: ignore[attr-defined]
 COMMON = {
     "run", "object", "kind", "name", "namespace", "all", "others", "pods", "count", "s", "have", "was", "is", "carry", "then",
     "has",
-    "run_pool", "earlier", "rest", "also", "word_of_code", "remedy_of_code", "code_key", "first_short",
+    "run_pool", "earlier", "rest", "also", "word_of_code", "remedy_of_code", "code_key", "first_short", "plain_short",
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"\{([a-z_.]+)\}")
 
@@ -87,7 +87,7 @@ def test_it_is_whole(row: Row) -> None:
     assert all((row.says, row.next, row.entries))
     assert set(row.when) <= PHASES
     assert not row.unknown or not row.fine
-    assert all(source.startswith(("run:/", "cluster:/")) for source in row.decides)
+    assert all(source.startswith(("run:/", "cluster:/", "pod:/", "object:/", "foundation:/")) for source in row.decides)
 
 
 def test_names_are_unique() -> None:

@@ -226,7 +226,7 @@ def test_every_alert_names_the_run_and_what_to_do() -> None:
         assert rule["labels"] == {"namespace": "training"}
         assert " * on (run) group_left (team, severity) trainwright_run_info{" in rule["expr"]
         assert rule["annotations"]["runbook_url"] == f"https://docs.example.com/monitoring#{name.lower()}"
-        assert rule["annotations"]["description"]
+        assert "`trainwright diagnose {{ $labels.run }}`" in rule["annotations"]["description"]
 
 
 def test_no_link_where_nobody_said_where_the_page_is() -> None:

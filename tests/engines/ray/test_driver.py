@@ -18,10 +18,11 @@ from tests.engines.ray.conftest import Cluster
 from tests.processes import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
-from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, Ledger
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, RAY_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainwright_trainer.checkpoint import StorageError
-from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Event, Ledger, Past
+from trainwright_trainer.checkpoint.ledger import Ledger, Past
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Event
 
 
 def start(ledger: Ledger, attempt: str, step: int | None, identity: str = "run-1") -> None:

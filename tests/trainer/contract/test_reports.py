@@ -14,8 +14,9 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from trainwright_trainer.checkpoint.ledger import Event, Ledger, Past
+from trainwright_trainer.checkpoint.ledger import Ledger, Past
 from trainwright_trainer.contract.exit_codes import TerminationMessage
+from trainwright_trainer.contract.ledger import Event
 from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.metrics import Measurements, RunPace, Timesheet
 from trainwright_trainer.observe.sinks import Sinks, TensorBoardSink

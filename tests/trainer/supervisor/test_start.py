@@ -54,7 +54,7 @@ def test_an_invalid_specification(tmp_path: Path) -> None:
     found = run_trainer("supervise", "--spec", str(path), **{TERMINATION_PATH_ENV: str(message_path)})
     assert found.returncode == ExitCode.INVALID_SPEC
     message = TerminationMessage.model_validate_json(message_path.read_bytes())
-    assert (message.code, message.reason) == (10, "InvalidSpec")
+    assert (message.code, message.reason, message.see) == (10, "InvalidSpec", "trainwright diagnose")
     assert message.cause is not None
     assert "run is missing; add it" in message.cause.message
     [line] = [json.loads(line) for line in found.stdout.splitlines()]
@@ -68,7 +68,7 @@ def test_a_node_index_that_is_wrong(tmp_path: Path) -> None:
     environment = {SPEC_ENV: str(path), TERMINATION_PATH_ENV: str(message_path), "NODE_INDEX": "2"}
     assert run_trainer("supervise", **environment).returncode == ExitCode.TOPOLOGY_MISMATCH
     message = TerminationMessage.model_validate_json(message_path.read_bytes())
-    assert message.identity == "fake-1a2b3c"
+    assert (message.identity, message.see) == ("fake-1a2b3c", "trainwright diagnose fake")
     assert message.cause is not None
     assert "NODE_INDEX is 2 in this pod and world.nodes is 2" in message.cause.message
 

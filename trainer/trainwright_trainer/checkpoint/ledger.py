@@ -11,55 +11,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from trainwright_trainer.checkpoint.volume import Attempt, open_volume
 from trainwright_trainer.contract.base import Contract, Elapsed, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import COMPLETE_MARKER, LEDGER_FILE
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Event, events_in
 
 PREEMPTIONS = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 """Ends that say nothing about the run."""
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-class AttemptStarted(Contract):
-    """All pods met and an attempt began at this commit; None before the first."""
-
-    event: Literal["started"] = "started"
-    identity: str
-    attempt: str
-    committed_step: Index | None
-    time: AwareDatetime = Field(default_factory=_now)
-
-
-class AttemptEnded(Contract):
-    """An attempt ended in order; one that was killed leaves no such line."""
-
-    event: Literal["ended"] = "ended"
-    identity: str
-    attempt: str
-    code: int
-    committed_step: Index | None
-    time: AwareDatetime = Field(default_factory=_now)
-
-
-class AttemptTimes(Contract):
-    """How an attempt has spent its time until now; noted now and then, so that one that is killed has left most of it."""
-
-    event: Literal["times"] = "times"
-    identity: str
-    attempt: str
-    seconds: dict[str, Elapsed]
-    """By phase. ``training`` is for steps that no earlier attempt had done, ``replaying`` for the others."""
-    step: Index | None
-    """Last step that is known to be done."""
-    time: AwareDatetime = Field(default_factory=_now)
 
 
 class Past(Contract):
@@ -78,10 +40,6 @@ class Past(Contract):
     """Highest step that any of them is known to have done."""
 
 
-Event = AttemptStarted | AttemptEnded | AttemptTimes
-_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
-
-
 class Ledger:
     """Append-only ``attempts.jsonl`` in a run's state directory, a path or an address. Node 0's supervisor writes it."""
 
@@ -94,11 +52,7 @@ class Ledger:
 
     def events(self) -> Iterator[Event]:
         """Every event in order. Lines that are cut or damaged are passed over. Raises :class:`StorageError`."""
-        for line in (self._volume.read(LEDGER_FILE) or b"").splitlines():
-            try:
-                yield _EVENT.validate_json(line)
-            except ValidationError:
-                continue
+        yield from events_in(self._volume.read(LEDGER_FILE) or b"")
 
     def attempts_without_progress(self, identity: str, long_enough: timedelta = timedelta.max) -> int:
         """Attempts of ``identity`` that started in a row at one commit, the last one included.

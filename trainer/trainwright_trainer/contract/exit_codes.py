@@ -105,6 +105,8 @@ def codes_with(disposition: Disposition) -> tuple[int, ...]:
 
 
 TERMINATION_PATH = "/dev/termination-log"
+DIAGNOSE_COMMAND = ("trainwright", "diagnose")
+"""The compiler's, with the name of a run behind it: what termination messages and alerts point to."""
 MAX_BYTES = 4096
 """Kubernetes cuts a container's message there."""
 
@@ -135,6 +137,8 @@ class TerminationMessage(Report):
     goodput: float | None = None
     """Of all of them: the share of the time since the first began that went into steps done for the first time. None for a
     script, and where this pod does not know of the others."""
+    see: str | None = None
+    """The command that says more, for who reads this in ``kubectl describe``; None where nothing failed."""
     cause: Cause | None = None
 
     def to_json(self) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 from trainwright_trainer.contract.base import Contract, Report
 
 Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
-"""What a rank does, and the label of ``trainwright_phase_seconds``.
+"""What a rank does, and the label of ``trainwright_phase`` and ``trainwright_phase_seconds``.
 
 ``starting`` goes until the checkpoint is looked for; ``warming_up`` compiles and runs a first batch that trains nothing.
 """
@@ -62,11 +62,18 @@ METRICS = _table(
     Metric("trainwright_attempts_without_commit", "gauge",
            "Attempts in a row that began at the same commit, this one included; 0 once it has committed"),
     Metric("trainwright_goodput", "gauge", "Share of the time since the first attempt spent on steps done for the first time"),
+    Metric("trainwright_phase", "gauge", "1 for what the pod's first rank does now, 0 for all else", label="phase"),
     Metric("trainwright_phase_seconds", "counter", "Seconds of this attempt by phase, those for steps done before as replaying",
            label="phase"),
     Metric("trainwright_down_seconds", "gauge", "Seconds since the first attempt in which none was at work"),
     Metric("trainwright_slowest_rank", "gauge", "Rank whose own part of a step takes longest (node 0 only)"),
     Metric("trainwright_slowest_rank_ratio", "gauge", "Its time over the median of all ranks (node 0 only)"),
+    Metric("trainwright_slow_ranks", "gauge",
+           "Ranks whose own part took above 1.3 times the median in at least 2 logging intervals in a row (node 0 only)"),
+    Metric("trainwright_communication_seconds", "gauge",
+           "Seconds of a step that go into collectives on the rank that waits for nobody (node 0 only)"),
+    Metric("trainwright_data_wait_seconds", "gauge",
+           "Seconds of a step for its data on the rank that waits for it longest (node 0 only)"),
     Metric("trainwright_preflight_tflops", "gauge", "Speed of a matrix product before training, 10^12 operations per second"),
     Metric("trainwright_preflight_share_of_median", "gauge", "Slowest matrix product of the pod's ranks over the median of all"),
     Metric("trainwright_preflight_memory_bytes_per_second", "gauge", "Bytes read and written by a copy in the device's memory"),

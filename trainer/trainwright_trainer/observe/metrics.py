@@ -100,8 +100,12 @@ class RunPace:
         if whole is None:
             return
         before, slowest = self._stragglers.ranks, self._stragglers.judge(own_seconds(whole))
-        values = {"trainwright_slowest_rank": slowest.rank, "trainwright_slowest_rank_ratio": slowest.ratio}
-        self._measurements.update(values)
+        self._measurements.update({
+            "trainwright_slowest_rank": slowest.rank, "trainwright_slowest_rank_ratio": slowest.ratio,
+            "trainwright_slow_ranks": len(self._stragglers.ranks),
+            "trainwright_communication_seconds": sending_seconds(whole),
+            "trainwright_data_wait_seconds": max(time.data_seconds for time in whole.values()),
+        })  # fmt: skip
         if self._stragglers.ranks != before:
             its = whole[slowest.rank]
             get_log().warning(
@@ -113,11 +117,18 @@ class RunPace:
 def own_seconds(times: Mapping[int, StepSplit]) -> dict[int, float]:
     """What a step would take if all ranks were like this one, by rank.
 
-    All ranks leave a collective together. The rank that is in collectives for the shortest time waits for nobody: that time is
-    what sending takes, on every rank. Whatever another rank has on top of it, it waits.
+    Whatever a rank is in collectives for longer than what sending takes, it waits.
     """
-    sending = min(time.waited_seconds for time in times.values())
+    sending = sending_seconds(times)
     return {rank: max(0.0, time.step_seconds - (time.waited_seconds - sending)) for rank, time in times.items()}
+
+
+def sending_seconds(times: Mapping[int, StepSplit]) -> float:
+    """What sending takes of a step, on every rank.
+
+    All ranks leave a collective together. The rank that is in collectives for the shortest time waits for nobody.
+    """
+    return min(time.waited_seconds for time in times.values())
 
 
 class Gathering:

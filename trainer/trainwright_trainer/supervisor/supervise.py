@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from trainwright_trainer import __version__
-from trainwright_trainer.contract.exit_codes import TERMINATION_PATH, Cause, ExitCode, TerminationMessage, reason_of
+from trainwright_trainer.contract.exit_codes import (
+    DIAGNOSE_COMMAND,
+    TERMINATION_PATH,
+    Cause,
+    ExitCode,
+    TerminationMessage,
+    reason_of,
+)
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.contract.limits import limits
@@ -303,6 +310,7 @@ class Report:
             committed_step=self.committed_step,
             attempts=self.attempts,
             goodput=self.goodput,
+            see=None if code is ExitCode.DONE else " ".join((*DIAGNOSE_COMMAND, *([self.spec.run] if self.spec else []))),
             cause=cause,
         )
         if self._path is not None:

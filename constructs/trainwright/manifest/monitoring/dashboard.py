@@ -28,9 +28,9 @@ class Panel(NamedTuple):
     unit: str
     """As Grafana calls it: ``s``, ``short``, ``percentunit``."""
     metric: str
-    form: Literal["run", "pod", "age", "failures", "phases"] = "run"
-    """One curve an identity, one a pod, the seconds since a time, the most that one attempt had in the last hour, or the share of
-    the time that goes into each phase."""
+    form: Literal["run", "pod", "age", "failures", "phase", "phases"] = "run"
+    """One curve an identity, one a pod, the seconds since a time, the most that one attempt had in the last hour, the present
+    phase, or the share of the time that goes into each."""
 
     @property
     def help(self) -> str:
@@ -49,9 +49,10 @@ class Panel(NamedTuple):
                 return Query(f"time() - {series.highest(self.metric)}", identity)
             case "failures":
                 return Query(series.highest(self.metric, "1h"), identity)
-            case "phases":
-                by = f"by ({RUN}, {IDENTITY}, phase)"
-                return Query(f"max {by} (rate({series.select(self.metric)}[10m]))", f"{identity} {{{{phase}}}}")
+            case "phase" | "phases":
+                selected = series.select(self.metric)
+                value = f"rate({selected}[10m])" if self.form == "phases" else selected
+                return Query(f"max by ({RUN}, {IDENTITY}, phase) ({value})", f"{identity} {{{{phase}}}}")
 
 
 class GpuPanel(Panel):
@@ -84,12 +85,16 @@ PANELS = (
     Panel("Images left out", "short", "trainwright_left_out_images", "pod"),
     Panel("Stand-still for a save", "s", "trainwright_checkpoint_stall_seconds"),
     Panel("Goodput", "percentunit", "trainwright_goodput"),
+    Panel("Phase", "short", "trainwright_phase", "phase"),
     Panel("Time by phase", "percentunit", "trainwright_phase_seconds", "phases"),
     Panel("Attempt", "short", "trainwright_attempt"),
     Panel("Attempts without a commit", "short", "trainwright_attempts_without_commit"),
     Panel("Time between attempts", "s", "trainwright_down_seconds"),
     Panel("Slowest rank", "short", "trainwright_slowest_rank"),
     Panel("Slowest rank over median", "short", "trainwright_slowest_rank_ratio"),
+    Panel("Slow ranks", "short", "trainwright_slow_ranks"),
+    Panel("Communication in a step", "s", "trainwright_communication_seconds"),
+    Panel("Wait for data in a step", "s", "trainwright_data_wait_seconds"),
     Panel("Matrix product, 10^12 op/s", "short", "trainwright_preflight_tflops", "pod"),
     Panel("Matrix product over median", "percentunit", "trainwright_preflight_share_of_median", "pod"),
     Panel("Memory bandwidth", "Bps", "trainwright_preflight_memory_bytes_per_second", "pod"),

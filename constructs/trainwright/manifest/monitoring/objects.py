@@ -12,6 +12,7 @@ from trainwright.manifest.labels import MANAGED, ROLE_LABEL
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
 from trainwright.manifest.monitoring.series import LABELS, RUN, RUN_INFO, Series, WatchedRun, discovered
 from trainwright.manifest.provenance import Why
+from trainwright_trainer.contract.exit_codes import DIAGNOSE_COMMAND
 
 NAME = "trainwright"
 """Of both objects: there is one of each in a namespace."""
@@ -119,7 +120,7 @@ def _alert(namespace: str, monitoring: Monitoring, alert: Alert) -> dict[str, An
         "for": Why(alert.wait, "trainwright", alert.reason),
         "labels": Why({"namespace": namespace}, "trainwright", "besides those of the run"),
         "annotations": Why(
-            {"summary": alert.summary, "description": alert.action, **_runbook(monitoring, alert)},
+            {"summary": alert.summary, "description": f"{alert.action} {_MORE}", **_runbook(monitoring, alert)},
             "trainwright",
             "what happened, what to do, and where there is more",
         ),
@@ -134,6 +135,7 @@ def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
     return {"runbook_url": Why(link, "cluster:/monitoring/runbooks", "where the page can be read")}
 
 
+_MORE = f"`{' '.join(DIAGNOSE_COMMAND)} {{{{ $labels.{RUN} }}}}` says what its objects and pods tell."
 _SEVERITY = "nothing burns: a run that saves can resume; wake somebody by team, in Alertmanager's routes"
 
 PROMETHEUS_RULE = ObjectKind(

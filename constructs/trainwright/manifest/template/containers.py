@@ -9,9 +9,10 @@ from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.security import restricted
-from trainwright.manifest.template.volumes import mount_options, volume_of_its_own, written_source
+from trainwright.manifest.template.volumes import SCRATCH, mount_options, volume_of_its_own, written_source
 from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
+from trainwright.plan.packages import SOURCE, packages_container, packages_of
 from trainwright.plan.security import RESTRICTED
 from trainwright.run import AnyContainer, Container, KubernetesContainer, Probe, Run, SharedMount, SharedVolume
 
@@ -58,7 +59,16 @@ def stated_containers(resolution: Resolution, role: Role) -> list[Stated]:
         for number, container in enumerate(offered.pods.containers)
         if container.name not in own
     ]
-    return [*brought, *own.values()]
+    return [*_installer(resolution, role), *brought, *own.values()]
+
+
+def _installer(resolution: Resolution, role: Role) -> list[Stated]:
+    """What installs the packages of a script, before anything that the run or its pool states."""
+    run, security = resolution.run, resolution.security_of(role)
+    if not packages_of(run) or not role.holds_ranks:
+        return []
+    image, has_scratch = resolution.image(role)[0], SCRATCH in resolution.mounts[role.name] or security.read_only_root
+    return [Stated(packages_container(run, resolution.cluster, image, security, has_scratch), SOURCE)]
 
 
 def containers_of_role(resolution: Resolution, role: Role) -> list[Stated]:

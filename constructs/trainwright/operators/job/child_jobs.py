@@ -88,12 +88,13 @@ def in_order(roles: Sequence[Role]) -> list[Role]:
 
 
 def _first(roles: Sequence[Role]) -> list[Role]:
-    """Roles whose pods are ready before those that hold ranks start."""
-    return [role for role in roles if role.further and role.further.starts == "before"]
+    """Roles whose pods are ready, or have ended, before those that hold ranks start."""
+    return [role for role in roles if role.further and role.further.starts in ("first", "before")]
 
 
 def waits_for(role: Role, roles: Sequence[Role], nodes: str) -> Tree:
-    """What is ready before a Job starts. An older JobSet takes one name there, so those that come first start one by one.
+    """What is ready or complete before a Job starts. An older JobSet takes one name there, so those that come first start one by
+    one.
 
     Args:
         roles: all of them.
@@ -103,11 +104,15 @@ def waits_for(role: Role, roles: Sequence[Role], nodes: str) -> Tree:
     if role.further and role.further.starts == "after":
         return _depends_on(nodes, role, "as asked: the nodes are ready first")
     awaited = first[: first.index(role)] if role in first else [] if role.further else first
-    return _depends_on(awaited[-1].name, awaited[-1], "as asked: its pods are ready first") if awaited else {}
+    if not awaited:
+        return {}
+    ends = awaited[-1].further and awaited[-1].further.starts == "first"
+    said = "as asked: its pods have ended first" if ends else "as asked: its pods are ready first"
+    return _depends_on(awaited[-1].name, awaited[-1], said, "Complete" if ends else "Ready")
 
 
-def _depends_on(name: str, stated: Role, reason: str) -> Tree:
-    return {"dependsOn": Why([{"name": name, "status": "Ready"}], f"run:/roles/{stated.name}/starts", reason)}
+def _depends_on(name: str, stated: Role, reason: str, status: str = "Ready") -> Tree:
+    return {"dependsOn": Why([{"name": name, "status": status}], f"run:/roles/{stated.name}/starts", reason)}
 
 
 def counted_jobs(roles: Sequence[Role], own: Sequence[str]) -> Tree:

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
-from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Refusal, Rendezvous, Role, Success
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Recovery, Refusal, Rendezvous, Role, Success
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
@@ -28,6 +28,7 @@ from trainwright.operators.base import (
 )
 from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INDEX_VARIABLE, INJECTED
 from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
+from trainwright.operators.kubeflow_trainer import installed
 from trainwright.operators.kubeflow_trainer.releases import (
     DEADLINE,
     GROUP,
@@ -102,6 +103,8 @@ class TrainJob(Target):
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if not needs.talk:
             return Refusal("its runtimes are made for ranks that meet by torch, JAX, XGBoost or MPI", BROUGHT_BACK_ALONE)
+        if needs.runtime and (refused := installed.refusal(needs, cluster)):
+            return refused
         if needs.elastic:
             reason = "the operator has no elastic runs yet: spec.trainer of a TrainJob cannot change"
             return Refusal(reason, "remove topology.elastic")
@@ -116,6 +119,8 @@ class TrainJob(Target):
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
         binding = _launched(needs, mpi) if mpi else _indexed(needs)
+        if needs.runtime:  # whose rules nobody here has made
+            binding = binding._replace(runtime=needs.runtime, recovery=Recovery(), guarantees=frozenset())
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
         return binding._replace(
@@ -128,12 +133,18 @@ class TrainJob(Target):
         return {role.name: (RUNTIME, pod_at(place)) for place, role in enumerate(ordered(binding))}
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [training_runtime(resolution), _train_job(resolution)]
+        runtime = installed.stand_in(resolution) if resolution.binding.runtime else training_runtime(resolution)
+        return [runtime, _train_job(resolution)]
 
     def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
-        """What is this run's own goes to the TrainJob; the runtime that is left is called after its content."""
+        """What is this run's own goes to the TrainJob; the runtime that is left is called after its content. An installed one is
+        not the run's to write.
+        """
         finished = [(deepcopy(manifest), dict(answers)) for manifest, answers in objects]
         runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
+        if resolution.binding.runtime:
+            finished.remove(runtime)
+            runtime = installed.without_theirs(runtime, resolution.binding.runtime)
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
@@ -151,7 +162,8 @@ class TrainJob(Target):
                 transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
         for place, (_, role) in enumerate(jobs):
             _patch(resolution, runtime, job, place, role)
-        _name(runtime, job)
+        if not resolution.binding.runtime:
+            _name(runtime, job)
         return finished
 
     kinds: tuple[ObjectKind, ...] = (
@@ -255,11 +267,7 @@ def _train_job(resolution: Resolution) -> Tree:
         "kind": "TrainJob",
         "metadata": top_metadata(resolution),
         "spec": {
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
-                "name": runtime_name(resolution),
-            },
+            "runtimeRef": _runtime_ref(resolution),
             "trainer": {
                 "numNodes": Why(needs.nodes, "run:/topology/nodes", "pods of the run"),
                 "numProcPerNode": Why(
@@ -271,6 +279,12 @@ def _train_job(resolution: Resolution) -> Tree:
             **_patches(resolution),
         },
     }
+
+
+def _runtime_ref(resolution: Resolution) -> Tree:
+    if resolution.binding.runtime:
+        return installed.runtime_ref(resolution)
+    return {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime_name(resolution)}
 
 
 def _patches(resolution: Resolution) -> Tree:

@@ -9,6 +9,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Process, Rendezvous
 from trainwright.operators.base import Rule
+from trainwright.operators.kubeflow_trainer.installed import dropped, installed_of, stated_fields
 from trainwright.operators.kubeflow_trainer.releases import (
     ADMITTED,
     DEADLINE,
@@ -22,7 +23,7 @@ from trainwright.operators.kubeflow_trainer.releases import (
 )
 from trainwright.operators.kueue.releases import ASKS_TRAINER
 from trainwright.plan import Resolution
-from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.run import CommandWorkload, Run, ScriptWorkload
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -97,4 +98,27 @@ def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
             yield found("TW425", locate.run(f"/workload/command/{number}"), message, "put it into a file of the run (files)")
 
 
-RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run)
+def runtime_decides(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a run states, and a TrainJob on a runtime of somebody else may not say."""
+    run, locate, name = context.run, context.locate, resolution.binding.runtime
+    if name is None:
+        return
+    fix = f"remove it, or have it in runtime {name}, or remove runtime: then the run brings its own"
+    stated = {(field, answer.source) for field, answer in dropped(resolution)}
+    stated |= {(field, f"run:/{field}") for field in ("restarts", "on_disruption") if field in run.model_fields_set}
+    stated |= {(field, f"run:/overrides/pod/{role}/{field}") for role, field in _overridden(run, resolution)}
+    for field, source in sorted(stated):
+        message = f"runtime {name} decides {field} of the pods, which a TrainJob may not state"
+        yield found("TW335", locate.at(source), message, fix)
+    if resolution.plan.gang and "podGroupPolicy" not in installed_of(resolution)[1].spec:
+        message = f"runtime {name} has no podGroupPolicy, so nobody starts the pods together"
+        yield found("TW335", locate.run("/runtime"), message, "write gang: false, or name a runtime that has one")
+
+
+def _overridden(run: Run, resolution: Resolution) -> Iterator[tuple[str, str]]:
+    """Role and field of each override that has no place in a TrainJob."""
+    for role, patch in run.overrides.pod.items():
+        yield from ((role, field) for field in patch if field not in stated_fields(resolution) and field != "containers")
+
+
+RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run, runtime_decides)

@@ -69,6 +69,9 @@ class VolcanoJob(Target):
         if len({one.must_end for one in needs.further}) > 1:
             reason = "it is done when one task is, or when every pod is, and not when some tasks are"
             return Refusal(reason, "write must_end for all further roles, or for none", tuple(one.name for one in needs.further))
+        if first := tuple(one.name for one in needs.further if one.starts == "first"):
+            reason = "a task can wait until pods run, and not until they have ended"
+            return Refusal(reason, "remove starts, or choose JobSet or TrainJob", first)
         ending = tuple(one.name for one in needs.further if one.must_end)
         if (needs.part(MPI) or tasks_of(needs).parameter_servers) and ending:
             reason = "some of its pods never end, so it is done when one task is, and no other is waited for"

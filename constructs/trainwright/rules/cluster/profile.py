@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainwright.cluster import Cluster
+from trainwright.cluster.runtimes import digest_of
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
@@ -140,7 +141,19 @@ PODS = (images,)
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:
     """What can be said of a profile without a run: claims that the foundation could not create."""
-    return list(_unmade_claims(cluster, locate))
+    return [*_unmade_claims(cluster, locate), *_changed_runtimes(cluster, locate)]
+
+
+def _changed_runtimes(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
+    for name, runtime in cluster.runtimes.items():
+        where, digest = locate.cluster(f"/runtimes/{escape(name)}/digest"), digest_of(runtime.manifest)
+        if runtime.name != name:
+            message = f"{runtime.file or 'the manifest'} is not of a runtime {name}"
+            yield found("TW336", where, message, "give the entry the name of its runtime")
+        elif runtime.digest != digest:
+            held = "has no digest" if runtime.digest is None else "is not what its digest says"
+            fix = f"look at what has changed, and write digest: {digest}"
+            yield found("TW336", where, f"{runtime.file or 'the manifest'} of runtime {name} {held}", fix)
 
 
 def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:

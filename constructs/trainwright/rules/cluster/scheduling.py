@@ -19,7 +19,7 @@ from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_qu
 from trainwright.operators import TARGETS
 from trainwright.operators.base import GangFlag, RunPod, Target
 from trainwright.operators.kueue.releases import CLAIMS
-from trainwright.operators.quota import Offer, asked, offers
+from trainwright.operators.quota import Offer, asked, beyond, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
 from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond
@@ -213,9 +213,7 @@ def stays_behind(context: Context, resolution: Resolution, manifests: Sequence[M
 
 
 def quota(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What a queue can never give, as far as the profile states its quota. Kueue takes the pods of one role from one flavor
-    (kubernetes-sigs/kueue, pkg/scheduler/flavorassigner); what a cohort lends, only the cluster knows for sure.
-    """
+    """What a queue can never give, as far as the profile states its quota."""
     roles, given = resolution.binding.roles, offers(resolution)
     for resource in dict.fromkeys(one.resource for one in given):
         wanted = {role: number for role in roles if (number := asked(resolution, role).get(resource))}
@@ -236,13 +234,11 @@ def _too_much(resolution: Resolution, role: Role, number: Decimal, offered: Sequ
     asks = f"role {role.name} asks for {number:f} {resource}"
     if not fitting:
         return f"{asks} in pool {pool}, and no flavor of its queue has nodes of that pool", True
-    limits = [one.most for one in fitting if one.most is not None]
-    if len(limits) == len(fitting) and number > max(limits):
-        return f"{asks}, and its queue gives {max(limits):f} at most", True
-    known = [one.reach for one in fitting if one.reach is not None]
-    if len(known) == len(fitting) and number > max(known):
-        return f"{asks}, and its queue has {max(known):f} with all that the profile's queues of its cohort lend", False
-    return None
+    if (above := beyond(number, fitting)) is None:
+        return None
+    limit, sure = above
+    gives = f"gives {limit:f} at most" if sure else f"has {limit:f} with all that the profile's queues of its cohort lend"
+    return f"{asks}, and its queue {gives}", sure
 
 
 def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from trainwright.manifest.template.containers import Stated, all_stated, contain
 from trainwright.manifest.template.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.plan.packages import CONTAINER, SOURCE, packages_of
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
 
@@ -39,8 +40,9 @@ def names_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
     taken |= {role.container: "it is the container that trains" for role in roles if not role.further}
     taken |= {"pool": "the pool's volumes use it"} if mounted else {}
     taken |= {AWAIT_CONTAINER: "it is the container that waits for data"} if resolution.plan.data else {}
+    taken |= {CONTAINER: "it is the container that installs packages"} if packages_of(context.run) else {}
     for container, source in all_stated(resolution):
-        if container.name in taken:
+        if container.name in taken and source != SOURCE:
             below = "/container/name" if isinstance(container, KubernetesContainer) else "/name"
             message = f"the container name {container.name} is taken: {taken[container.name]}"
             yield found("TW601", context.locate.at(source + below), message, "use another name")

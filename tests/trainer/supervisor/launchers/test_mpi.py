@@ -20,10 +20,11 @@ from tests.trainer.supervisor.conftest import training_work
 from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun
 from tests.trainer.supervisor.run.test_history import commit
 
-from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec, World
 from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.contract.ledger import AttemptStarted
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.launchers.mpi import Host, launcher_command, mpi_role, read_hosts, ssh_port

@@ -75,3 +75,8 @@ def test_a_slow_rank_of_a_run_is_named(new_run: NewRun) -> None:
     metrics = leader.get("/metrics")[1]
     assert "\ntrainwright_slowest_rank 3.0" in metrics
     assert "\ntrainwright_slowest_rank_ratio 2.5" in metrics
+    assert "\ntrainwright_slow_ranks 1.0" in metrics
+    assert "\ntrainwright_communication_seconds 0.0" in metrics
+    assert "\ntrainwright_data_wait_seconds 0.0" in metrics
+    assert '\ntrainwright_phase{phase="training"} 1.0' in metrics
+    assert '\ntrainwright_phase{phase="saving"} 0.0' in metrics

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.exit_codes import ExitCode
@@ -52,6 +53,8 @@ class Observer:
         self._paces = Gathering(len(ranks))
         self._knows_past = past.attempts > 0
         measurements.forget(OVER_ALL_ATTEMPTS)
+        if self._times is not None:
+            measurements.update_labelled("trainwright_phase", _at_work_on("starting"))
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
         if self._times is not None and self._knows_past:
@@ -70,6 +73,7 @@ class Observer:
                     self._times.close(now)
                 case Committed(seconds=seconds) if seconds > 0 and self._knows_past:  # 0: restored, not saved
                     self._measurements.update({EMPTY_ATTEMPTS: 0})
+            self._measurements.update_labelled("trainwright_phase", _at_work_on(rank.phase))
             self._measurements.update_labelled("trainwright_phase_seconds", self._times.seconds(now))
             if self._knows_past:
                 self._measurements.update({"trainwright_goodput": self._times.goodput(now)})
@@ -79,6 +83,11 @@ class Observer:
     def stuck(self, now: float) -> Stuck | None:
         """The rank that has made no progress for longer than it may, if there is one."""
         return None if self._watchdog is None else self._watchdog.stuck(self._ranks, now)
+
+
+def _at_work_on(phase: Phase) -> dict[str, float]:
+    """1 for a phase, and 0 for the others: what nobody says any more would be served for ever."""
+    return {one: float(one == phase) for one in get_args(Phase)}
 
 
 def warm_up_seconds(spec: RunSpec) -> float:

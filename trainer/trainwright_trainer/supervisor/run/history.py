@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import ClassVar, TypeVar
 
 from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
-from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
+from trainwright_trainer.checkpoint.ledger import Ledger, Past
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread

@@ -1,0 +1,58 @@
+"""``trainwright runtimes``: what a platform team has installed for TrainJobs, as files that a profile names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trainwright.cli.session import ProjectOption, no_such, open_project, output, stop
+from trainwright.cluster.runtimes import KINDS, digest_of, without_server_fields
+from trainwright.project.load import PROFILE_SUFFIXES
+from trainwright.reading.document import parse_yaml
+from trainwright.validate.manifests import read_objects
+
+
+def command(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The profile that they are for.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="From `kubectl get clustertrainingruntimes -o yaml`, or of Trainer's release."),
+    ],
+    project: ProjectOption = None,
+) -> None:
+    """Write the runtimes of Kubeflow Trainer that a cluster has, for runs that name one.
+
+    Each goes to a file beside the profile, without what the API server notes. The lines for the profile are printed: a new digest
+    is for a reviewer, since each run on the runtime starts anew with it.
+    """
+    folder = open_project(project).clusters
+    known = sorted(path.stem for path in folder.iterdir() if path.suffix in PROFILE_SUFFIXES)
+    if cluster not in known:
+        stop(no_such("cluster profile", cluster, known))
+    objects = (one for file in files for one in read_objects(file))
+    found = [one for one in objects if one.get("kind") in KINDS and isinstance(one.get("spec"), dict)]
+    if not found:
+        stop(f"there is no {' and no '.join(KINDS)} in {', '.join(map(str, files))}")
+    lines, names = ["runtimes:"], set[str]()
+    for one in map(without_server_fields, found):
+        name = str(one["metadata"].get("name"))
+        if name in names or not name.replace("-", "").replace(".", "").isalnum():
+            stop(f"{name} is there twice, or is no name: a profile has each name once")
+        names.add(name)
+        path = folder / "runtimes" / cluster / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_written(one), encoding="utf-8")
+        lines.append(f"  {name}: {{file: {path.relative_to(folder).as_posix()}, digest: \"{digest_of(one)}\"}}")
+    output("\n".join(lines))
+
+
+def _written(manifest: dict[str, Any]) -> str:
+    """In YAML, or as JSON where a reader of YAML 1.2 would read something else, as of a text such as 1e3."""
+    import yaml
+
+    text = yaml.safe_dump(manifest, sort_keys=False, width=120)
+    same = digest_of(parse_yaml(text, "runtime").data) == digest_of(manifest)
+    return text if same else json.dumps(manifest, indent=2) + "\n"

@@ -1,0 +1,289 @@
+"""TrainJobs on runtimes that the platform team has installed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.compiler.example import compiled, findings
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import top
+from tests.compiler.projects import Scratch, scratch
+from tests.compiler.rehearsal.stage import play
+
+from trainwright.cluster.runtimes import digest_of
+from trainwright.compile import CompiledRun
+from trainwright.findings import CompileError
+from trainwright.live.runs import Expected, changed_runtimes
+from trainwright.live.snapshot import Snapshot
+from trainwright.manifest.provenance import split
+from trainwright.operators import TARGETS
+from trainwright.operators.kubeflow_trainer.installed import ANNOTATION
+from trainwright.operators.kubeflow_trainer.pods import pods
+from trainwright.operators.operator import Around
+from trainwright.project.record import RunRecord
+from trainwright.report.facts import plan_facts
+from trainwright.report.plan import plan_lines
+
+Data = dict[str, Any]
+MANIFESTS = os.environ.get("TRAINWRIGHT_MANIFESTS")
+IMAGE = "registry.example.com/torch@sha256:" + "c" * 64
+SECURED: Data = {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+RUNTIME: Data = yaml.safe_load(f"""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {{name: torch-distributed, labels: {{trainer.kubeflow.org/framework: torch}}}}
+spec:
+  mlPolicy: {{numNodes: 1, torch: {{}}}}
+  template:
+    spec:
+      failurePolicy: {{maxRestarts: 5}}
+      replicatedJobs:
+        - name: node
+          template:
+            metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}
+            spec:
+              template:
+                metadata: {{annotations: {{platform.example.com/cost: research}}}}
+                spec:
+                  nodeSelector: {{platform.example.com/pool: training}}
+                  tolerations: [{{key: platform, operator: Exists}}]
+                  automountServiceAccountToken: false
+                  containers:
+                    - name: log
+                      image: {IMAGE}
+                      securityContext: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
+                    - name: node
+                      image: {IMAGE}
+                      env: [{{name: PLATFORM, value: "yes"}}, {{name: HOME, value: /root}}]
+                      securityContext: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
+                      volumeMounts: [{{name: tools, mountPath: /tools}}]
+                  volumes: [{{name: tools, emptyDir: {{}}}}]
+""")
+POD = ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec", "template")
+
+
+def within(node: Any, *keys: Any) -> Any:
+    for key in keys:
+        node = node[key]
+    return node
+
+
+def runtime(change: Data | None = None, sidecar: bool = False) -> Data:
+    made = copy.deepcopy(RUNTIME)
+    within(made, *POD, "spec")["securityContext"] = SECURED
+    if not sidecar:
+        del within(made, *POD, "spec", "containers")[0]
+    return overlay(made, change or {})
+
+
+def profile(manifest: Data, **others: Data) -> Data:
+    held = {"digest": digest_of(manifest), "manifest": manifest}
+    releases = {"trainer": {"version": "2.3.0"}, "jobset": {"version": "0.10.1"}}
+    return {"operators": releases, "runtimes": {"torch-distributed": held}, **others}
+
+
+COMMAND: Data = {"workload": {"kind": "command", "command": ["x"]}, "batch": None, "learning_rate": None}
+ON_IT = {"target": "train-job", "runtime": "torch-distributed"}
+
+
+def on_it(run: Data | None = None, manifest: Data | None = None, **others: Data) -> CompiledRun:
+    return compiled({**ON_IT, **(run or {})}, profile(manifest or runtime(), **others))
+
+
+def test_the_train_job_refers_to_it_and_brings_none() -> None:
+    found = on_it()
+    assert [one["kind"] for one in found.manifests] == ["ConfigMap", "TrainJob"]
+    spec = top(found)["spec"]
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
+    assert spec["runtimeRef"] == reference
+    (patch,) = spec["runtimePatches"]
+    (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = job["template"]["spec"]["template"]
+    assert set(pod["spec"]) <= {"terminationGracePeriodSeconds", "nodeSelector", "tolerations", "containers", "volumes"}
+    assert [set(one) for one in pod["spec"]["containers"]] == [{"name", "volumeMounts"}]
+    text = str(spec)
+    assert "platform.example.com" not in text, "what the runtime has is not said again"
+    assert "tools" not in text
+    assert pod["metadata"]["annotations"] == {ANNOTATION: f"torch-distributed@{digest_of(runtime())}"}
+
+
+@pytest.mark.parametrize("version", ["2.1.0", "2.2.0", "2.3.0"])
+def test_rules_see_the_pods_that_the_controller_makes(version: str) -> None:
+    """What the compile looks at is what the operator's folder, which recordings hold, makes of TrainJob and runtime."""
+    manifest = runtime({"spec": {"template": {"spec": {}}}})
+    found = compiled(ON_IT, overlay(profile(manifest), {"operators": {"trainer": {"version": version}}}))
+    looked_at = split(TARGETS["train-job"].lower(found.resolution)[0])[0]
+    seen, made = within(looked_at, *POD), pods(top(found), Around(objects=[manifest])).objects
+    job_set = next(one for one in made if one["kind"] == "JobSet")
+    real = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    assert {key: value for key, value in real["spec"].items() if key != "containers"} == {
+        key: value for key, value in seen["spec"].items() if key != "containers"
+    }
+    ours, theirs = seen["spec"]["containers"][0], next(one for one in real["spec"]["containers"] if one["name"] == "node")
+    assert {key: ours[key] for key in ours if key != "env"} == {key: theirs[key] for key in theirs if key not in ("env", "ports")}
+    variables = {one["name"]: one.get("value") for one in theirs["env"]}
+    assert {one["name"]: one.get("value") for one in ours["env"]}.items() <= variables.items()
+    assert (variables["PLATFORM"], variables["HOME"]) == ("yes", "/tmp")
+    assert seen["metadata"]["labels"].items() <= real["metadata"]["labels"].items()
+
+
+def test_the_plan_says_whose_rules_hold() -> None:
+    found = on_it()
+    lines = [line.strip() for line in plan_lines(found)]
+    assert "restarts      as runtime torch-distributed has it" in lines
+    assert "guarantees    none: the runtime's rules are not this run's" in lines
+    assert plan_facts(found)["runtime"] == f"torch-distributed@{digest_of(runtime())}"
+    assert "restarts" not in plan_facts(found)
+
+
+def test_another_runtime_under_the_name_is_another_run() -> None:
+    other = runtime({"spec": {"mlPolicy": {"numNodes": 2}}})
+    labelled = runtime({"metadata": {"labels": {"a": "b"}}})
+    assert on_it().plan.name == on_it(manifest=labelled).plan.name != on_it(manifest=other).plan.name
+
+
+@pytest.mark.parametrize(("run", "place", "field"), [
+    ({"priority": "high"}, "/priority", "priorityClassName"),
+    ({"security": {"user": 1234}, **COMMAND}, "/security/user", "securityContext"),
+    ({"restarts": 7}, "/restarts", "restarts"),
+    ({"host_network": True}, "/host_network", "hostNetwork"),
+    ({"containers": [{"kind": "init", "name": "x", "image": IMAGE, "cpu": 1, "memory": "1Gi"}]}, "/containers/0",
+     "initContainers"),
+    ({"prepare": {"/checkpoints/data": {"source": "s3://bucket/data", "image": IMAGE}}}, "/prepare", "initContainers"),
+    ({"overrides": {"pod": {"node": {"schedulerName": "mine"}}}}, "/overrides/pod/node/schedulerName", "schedulerName"),
+])  # fmt: skip
+def test_what_a_train_job_may_not_say_is_refused_on_its_line(run: Data, place: str, field: str) -> None:
+    said = [one for one in findings({**ON_IT, **run}, profile(runtime(), priorities=["high"])) if one.code == "TW335"]
+    assert said
+    assert {one.where.pointer for one in said} == {place}
+    assert any(f"decides {field} of the pods" in one.message for one in said)
+
+
+def test_what_the_runtime_says_too_is_no_finding() -> None:
+    said = findings({**ON_IT, **COMMAND, "security": {"user": 1000}}, profile(runtime()))
+    assert not [one for one in said if one.code == "TW335"]
+
+
+def test_an_override_of_what_it_may_say_is_in_the_patch() -> None:
+    patch = {"nodeSelector": {"example.com/disk": "nvme"}, "containers": [{"name": "node", "env": [{"name": "A", "value": "b"}]}]}
+    spec = top(on_it({"overrides": {"pod": {"node": patch}}}))["spec"]
+    assert {"name": "A", "value": "b"} in spec["trainer"]["env"]
+    assert "example.com/disk" in str(spec["runtimePatches"])
+
+
+def test_a_gang_needs_a_runtime_that_makes_it() -> None:
+    gang = {"scheduling": {"gang": "coscheduling", "version": "0.33"}}
+    grouped = runtime({"spec": {"podGroupPolicy": {"coscheduling": {}}}})
+    assert "TW335" in [one.code for one in findings(ON_IT, {**profile(runtime()), **gang})]
+    assert "TW335" not in [one.code for one in findings(ON_IT, {**profile(grouped), **gang})]
+
+
+def test_weak_pods_of_a_runtime_are_found() -> None:
+    """Without what a restricted namespace demands, as the release's own runtime has none."""
+    weak = runtime()
+    del within(weak, *POD, "spec")["securityContext"]
+    assert "TW604" in [one.code for one in findings(ON_IT, profile(weak))]
+
+
+@pytest.mark.parametrize(("run", "manifest", "message"), [
+    ({"runtime": "torch"}, runtime(), "has no runtime torch"),
+    ({"target": "job-set"}, runtime(), "it is made from no runtime"),
+    ({"topology": {"kind": "jax", "nodes": 2, "gpus_per_node": 8}, **COMMAND}, runtime(),
+     "does not make this rendezvous: its policy is torch"),
+    ({"roles": {"evaluator": {"pods": 1, "command": ["x"]}}}, runtime(), "has no Job for it"),
+    ({}, runtime({"spec": {"template": {"spec": {"replicatedJobs": [
+        *within(RUNTIME, "spec", "template", "spec", "replicatedJobs"),
+        {**within(RUNTIME, "spec", "template", "spec", "replicatedJobs", 0), "name": "dataset-initializer"}]}}}}),
+     "has the Jobs node, dataset-initializer"),
+])  # fmt: skip
+def test_a_run_that_does_not_fit_its_runtime_is_refused(run: Data, manifest: Data, message: str) -> None:
+    with pytest.raises(CompileError, match="TW401") as error:
+        on_it(run, manifest)
+    assert message in str(error.value)
+
+
+def test_an_older_trainer_cannot_say_where_pods_go() -> None:
+    with pytest.raises(CompileError, match=r"upgrade Trainer to 2\.1"):
+        compiled(ON_IT, overlay(profile(runtime()), {"operators": {"trainer": {"version": "2.0.0"}}}))
+
+
+def test_it_is_rehearsed_with_its_runtime_beside_it(tmp_path: Path) -> None:
+    program = "import os; print(os.environ['PET_NODE_RANK'], os.environ['PET_NNODES'], os.environ['PLATFORM'])"
+    work = {"workload": {"kind": "command", "command": ["python", "-c", program]}, "batch": None, "learning_rate": None}
+    outcome, recorder = play([*on_it({**work, "checkpoints": {"by": "own"}}).manifests, runtime()], tmp_path)
+    assert outcome.status == "Complete"
+    assert {line for _, line in recorder.lines} >= {"0 2 yes", "1 2 yes"}
+
+
+# The files.
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Scratch:
+    return scratch(tmp_path / "project")
+
+
+def served(manifest: Data) -> Data:
+    """As `kubectl get -o yaml` prints it."""
+    noted = {"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1, "managedFields": [{"manager": "x"}], "uid": "x"}
+    last = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}
+    return {**manifest, "metadata": {**manifest["metadata"], **noted, **last}, "status": {}}
+
+
+def test_the_command_writes_files_and_the_lines_that_name_them(project: Scratch) -> None:
+    odd = runtime({"metadata": {"name": "odd"}})
+    within(odd, *POD, "spec", "containers")[0]["env"] = [{"name": "RATE", "value": "1e3"}, {"name": "ON", "value": "on"}]
+    got = json.dumps({"kind": "List", "items": [served(runtime()), served(odd)]})
+    (project.root / "got.yaml").write_text(got, encoding="utf-8")
+    ended = project.run("runtimes", "laptop", "got.yaml")
+    assert ended.returncode == 0, ended.stderr
+    lines = yaml.safe_load(ended.stdout)["runtimes"]
+    assert lines["torch-distributed"] == {"file": "runtimes/laptop/torch-distributed.yaml", "digest": digest_of(runtime())}
+    path = project.root / "charts/clusters/laptop.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + ended.stdout, encoding="utf-8")
+    assert "TW336" not in project.run("check").stderr
+    written = project.root / "charts/clusters" / lines["odd"]["file"]
+    assert "creationTimestamp" not in written.read_text(encoding="utf-8")
+    written.write_text(written.read_text(encoding="utf-8").replace("1e3", "2e3"), encoding="utf-8")
+    ended = project.run("check")
+    assert ended.returncode == 1
+    assert "TW336" in ended.stderr
+    written.unlink()
+    assert "TW101" in project.run("check").stderr
+
+
+def test_what_the_api_server_fills_in_is_no_other_runtime() -> None:
+    filled = runtime()
+    filled["spec"]["template"]["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
+    within(filled, "spec", "template", "spec", "replicatedJobs", 0).update(replicas=1, groupName="default")
+    assert digest_of(filled) == digest_of(runtime()) != digest_of(runtime({"spec": {"mlPolicy": {"numNodes": 3}}}))
+
+
+def test_status_says_when_the_cluster_has_another_one() -> None:
+    record = RunRecord(identity="a1b2c3d4", file="sha256:x", manifests="sha256:x", dist="sha256:x", facts=plan_facts(on_it()))
+    runs, other = [Expected("example", record)], runtime({"spec": {"mlPolicy": {"numNodes": 3}}})
+    elsewhere = {**other, "kind": "TrainingRuntime", "metadata": {"name": "torch-distributed", "namespace": "elsewhere"}}
+    assert list(changed_runtimes(Snapshot([served(runtime())]), runs)) == []
+    assert list(changed_runtimes(Snapshot([elsewhere]), runs)) == []
+    (said,) = changed_runtimes(Snapshot([served(other), elsewhere]), runs)
+    assert said.startswith("runtime torch-distributed of the cluster is another one than example had in mind")
+
+
+def test_what_holds_no_runtime_is_told(project: Scratch) -> None:
+    dist = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
+    assert "there is no ClusterTrainingRuntime" in project.run("runtimes", "laptop", dist).stderr
+    assert "laptop" in project.run("runtimes", "laptpo", "x.yaml").stderr
+
+
+@pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
+def test_the_runtime_of_the_release_can_be_named() -> None:
+    """Where the namespace allows what it leaves open, and its image has a digest."""
+    text = (Path(str(MANIFESTS)) / "runtime-torch-distributed.yaml").read_text(encoding="utf-8")
+    found = compiled(ON_IT, {**profile(yaml.safe_load(text)), "namespaces": {"training": {"pod_security": "baseline"}}})
+    assert top(found)["spec"]["runtimeRef"]["name"] == "torch-distributed"
