@@ -12,7 +12,7 @@ from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape, tokens
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.provenance import nearest
+from trainwright.manifest.provenance import answer_for
 from trainwright.manifest.written import nodes
 from trainwright.project.built import Output
 
@@ -86,25 +86,16 @@ class Explainer:
 
     def _explain(self, number: int, place: _Place, text: str) -> Explanation:
         kind = self._kinds[place.document]
-        found_at, answer = nearest(self._provenance[place.document], place.pointer)
-        constant = self._constant(kind, place.pointer)
-        shown, rest = f"/{kind.kind}{place.pointer}", place.pointer.removeprefix(found_at)
-        if place.payload is not None:
-            found_at, answer = nearest(self._payloads[_key(place.pointer)], place.payload)
-            constant, shown, rest = None, f"{shown}#{place.payload}", place.payload.removeprefix(found_at)
-        if answer is None or (constant is not None and constant[0] > found_at.count("/")):
-            reason = constant[1] if constant else "part of the object"
-            return Explanation(number, shown, text, None, reason)
+        if place.payload is None:
+            known, reasons, pointer = self._provenance[place.document], self._reasons.get(kind, {}), place.pointer
+            shown = f"/{kind.kind}{pointer}"
+        else:
+            known, reasons, pointer = self._payloads[_key(place.pointer)], {}, place.payload
+            shown = f"/{kind.kind}{place.pointer}#{pointer}"
+        found_at, answer = answer_for(known, reasons, pointer)
         # the same keys below: a value that was passed through is found at its own line of the user's file
-        return Explanation(number, shown, text, self._locators[place.document].source(answer.source, rest), answer.reason)
-
-    def _constant(self, kind: GroupKind, pointer: str) -> tuple[int, str] | None:
-        reasons = self._reasons.get(kind, {})
-        while pointer not in reasons:
-            if not pointer:
-                return None
-            pointer = pointer.rpartition("/")[0]
-        return pointer.count("/"), reasons[pointer]
+        where = self._locators[place.document].source(answer.source, pointer.removeprefix(found_at))
+        return Explanation(number, shown, text, where, answer.reason)
 
     def _map_lines(self) -> dict[int, _Place]:
         places: dict[int, _Place] = {}

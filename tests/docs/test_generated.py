@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.example import EVERY_TARGET
-from tests.compiler.public.cases import additions_list, table
+from tests.compiler.public.cases import additions_list, never_table, objects_table, table
 from tests.compiler.public.keys import key_tables
 from tests.compiler.test_handshake import TOPOLOGIES
 from tests.conformance_table import conformance_table
@@ -53,6 +53,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "conformance": conformance_table,
     "public": table,
     "additions": additions_list,
+    "never": never_table,
+    "objects": objects_table,
     "manifest-keys": key_tables,
     "targets": lambda: target_sections(ALL),
     "gangs": lambda: gang_table(TOPOLOGIES, ALL, EVERY_TARGET),

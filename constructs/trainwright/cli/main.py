@@ -9,6 +9,7 @@ import traceback
 from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from trainwright.findings import CompileError
 
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
-    "schema", "rules", "policies", "new", "init", "rehearse", "validate", "crds", "images", "runtimes", "page",
+    "schema", "rules", "policies", "new", "init", "import", "rehearse", "validate", "crds", "images", "runtimes", "page",
     "status", "logs", "diagnose", "collect",
 )
 """In the order of the help."""
@@ -41,7 +42,8 @@ def command_line(asked: str | None = None) -> typer.Typer:
     )
     app.callback()(_options)
     for name in [asked] if asked in COMMANDS else COMMANDS:
-        app.command(name=name)(import_module(f"trainwright.cli.{name}").command)
+        module = f"{name}_" if iskeyword(name) else name
+        app.command(name=name)(import_module(f"trainwright.cli.{module}").command)
     return app
 
 

@@ -15,11 +15,13 @@ from typing import Annotated
 
 import typer
 
+from trainwright.cli.import_ import DRAFTED, account_for, files_of, report, sources_of
 from trainwright.cli.init import Drafts, choose
 from trainwright.cli.session import Detail, Exit, output, say, stop
 from trainwright.cli.synth import write
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
+from trainwright.importing.read import read
 from trainwright.operators import TARGETS
 from trainwright.project.load import Project, load_sources
 from trainwright.reading import validate
@@ -55,6 +57,10 @@ def command(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of the cluster; default: its kind, or `cluster` with --from.")
     ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="FILE", help="Manifests to make runs and profile of, as `import` does; - for stdin."),
+    ] = None,
 ) -> None:
     """Make a project: a cluster's profile, a run that compiles, its YAML, and what CI, Argo CD and editors need.
 
@@ -65,6 +71,11 @@ def command(
     taken = sorted(path.name for path in folder.iterdir() if path.name not in IGNORED) if folder.is_dir() else []
     if not adds and (taken or (folder.exists() and not folder.is_dir())):
         stop(f"{folder} is not empty: it has {', '.join(taken[:3]) or 'a file of that name'}; name a new folder, or a project")
+    if imports and (adds or cluster is not None or discovered is not None):
+        stop("--import makes a project and its profile; in a project that is there, use `trainwright import`")
+    if imports:
+        _import(folder, imports, name or DRAFTED)
+        return
     if cluster is not None and discovered is not None:
         stop("--cluster and --from contradict each other: a profile is of a kind of cluster, or read off one")
     kind, text = _kind(cluster) if discovered is None else ("cluster", "")
@@ -80,9 +91,7 @@ def command(
         if adds:
             _write(files, folder)
         else:
-            folder.mkdir(exist_ok=True)
-            for part in Path(scratch).iterdir():
-                os.replace(part, folder / part.name)
+            _move(Path(scratch), folder)
     for path in sorted(files):
         output(f"{folder / path}")
     where = folder / profile_path(name)
@@ -93,6 +102,37 @@ def command(
         raise typer.Exit(Exit.FINDINGS)
     say(f"\n{where} is in the project. Look at it, then:\n{_next(folder, name)}" if adds else
         f"\n{folder} compiles. Look at {where}, then:\n{_first(folder, made)}")
+
+
+def _import(folder: Path, files: list[str], cluster: str) -> None:
+    """A project of what manifests say."""
+    from trainwright.importing.bring import bring  # takes its time to load
+
+    sources = sources_of(files)
+    brought = bring(read(sources), cluster)
+    if not brought.runs:
+        report(brought)
+        stop(f"nothing in {', '.join(files)} became a run, so there is no project", Exit.FINDINGS)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.resolve().name}.", dir=folder.resolve().parent) as scratch:
+        written = {**project_files(cluster, ""), **files_of(brought, cluster), "charts/lock/": "", "dist/": ""}
+        _write({path: text for path, text in written.items() if text}, Path(scratch))
+        write(Path(scratch), Detail.QUIET)
+        _move(Path(scratch), folder)
+    for path in sorted(written):
+        output(f"{folder / path}")
+    report(brought)
+    account_for(brought, sources)
+    first = brought.runs[0].name
+    say(f"\n{folder} compiles. Look at {folder / profile_path(cluster)}, then:\n  cd {folder}\n  trainwright plan {first}")
+    if brought.failed:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def _move(made: Path, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for part in made.iterdir():
+        os.replace(part, folder / part.name)
 
 
 def _next(folder: Path, cluster: str) -> str:

@@ -152,6 +152,8 @@ class Launch(NamedTuple):
     """As it is called in the command; of a module, the launcher's name."""
     options: tuple[Option, ...]
     simple: Simple
+    behind: tuple[Word, ...]
+    """What follows them: the program that it starts."""
 
     @property
     def launcher(self) -> Launcher:
@@ -205,8 +207,8 @@ def launches(command: Command) -> Iterator[Launch]:
             if name is not None:
                 program = simple.words[index].base
                 start = index + 1 + (program == name and bool(LAUNCHERS[name].subcommand))
-                options = _options(simple.words[start:], LAUNCHERS[name])
-                yield Launch(name, program if program in _PROGRAMS else name, tuple(options), simple)
+                options, behind = _options(simple.words[start:], LAUNCHERS[name])
+                yield Launch(name, program if program in _PROGRAMS else name, options, simple, behind)
                 break
 
 
@@ -228,19 +230,23 @@ def _launcher_at(simple: Simple, index: int) -> str | None:
     return None if subcommand and word.base == name and follows != [subcommand] else name
 
 
-def _options(words: Sequence[Word], launcher: Launcher) -> Iterator[Option]:
-    """Up to the program. What is not known to be a flag has a value, unless that looks like the program or another option."""
-    index = 0
+def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option, ...], tuple[Word, ...]]:
+    """Up to the program, and that. What is not known to be a flag has a value, unless that looks like the program or another
+    option.
+    """
+    index, options = 0, list[Option]()
     while index < len(words) and words[index].text.startswith(("-", "$")):
         word, follows = words[index], [each.text for each in words[index + 1 : index + 2]]
         name, equals, text = word.text.partition("=") if word.text.startswith("--") else (word.text, "", "")
         name = name.replace("_", "-") if name.startswith("--") else name
         index += 1
         if equals:
-            yield Option(name, (word._replace(text=text, value=word.value and word.value.partition("=")[2]),))
+            values: tuple[Word, ...] = (word._replace(text=text, value=word.value and word.value.partition("=")[2]),)
         elif name in launcher.flags or name[0] == "$" or any(each.startswith("--") or each.endswith(".py") for each in follows):
-            yield Option(name, ())
+            values = ()
         else:
             count = 2 if name in launcher.pairs else 1
-            yield Option(name, tuple(words[index : index + count]))
+            values = words[index : index + count]
             index += count
+        options.append(Option(name, values))
+    return tuple(options), words[index:]

@@ -5,6 +5,7 @@ Parts of an object can move into another, with their reasons.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape, tokens
@@ -63,6 +64,19 @@ def nearest(provenance: Provenance, pointer: str) -> tuple[str, Answer | None]:
             return "", None
         pointer = pointer.rpartition("/")[0]
     return pointer, provenance[pointer]
+
+
+def answer_for(provenance: Provenance, reasons: Mapping[str, str], pointer: str) -> tuple[str, Answer]:
+    """The nearest place at a pointer or above it of which something is known, and what: of a constant, by the ``reasons`` of its
+    kind of object (:data:`trainwright.manifest.kinds.Reasons`).
+    """
+    place, answer = nearest(provenance, pointer)
+    constant = pointer
+    while constant not in reasons and constant:
+        constant = constant.rpartition("/")[0]
+    if answer is None or (constant in reasons and constant.count("/") > place.count("/")):
+        return constant, Answer("trainwright", reasons.get(constant, "part of the object"))
+    return place, answer
 
 
 def origin(provenance: Provenance, pointer: str) -> tuple[str, str]:

@@ -1,8 +1,9 @@
 """The parts of an operator's folder that speak of objects in a cluster, and how to find them by the kind of an object.
 
-``defaults.py``, ``pods.py``, ``ended.py`` and ``status.py`` of a folder have one function each, named like its file, which takes
-objects of all kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating webhook. A new kind
-is one line in ``FOLDERS``. What follows when a pod has ended is in ``ended.py``; of KubeRay it is not known here yet.
+``defaults.py``, ``pods.py``, ``ended.py``, ``status.py`` and ``said.py`` of a folder have one function each, named like its file,
+which takes objects of all kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating
+webhook. A new kind is one line in ``FOLDERS``. What follows when a pod has ended is in ``ended.py``; of KubeRay it is not known
+here yet.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.stored import fill_in_pod, fill_in_service
 from trainwright.operators.ending import Controller
 from trainwright.operators.phase import Standing, by_pods
+from trainwright.operators.said import Said
 
 Tree = dict[str, Any]
 
@@ -153,6 +155,17 @@ class Status(Protocol):
         """
 
 
+class Says(Protocol):
+    """What an object says of its run, whoever wrote it. It knows the words of its kind, and nothing of commands."""
+
+    def __call__(self, manifest: Mapping[str, Any], around: Around) -> Said:
+        """Any shape is taken: what is of a wrong type is as if it were not there.
+
+        Raises:
+            LookupError: for an object that it names, and that is not in ``around``.
+        """
+
+
 FOLDERS: Mapping[GroupKind, str] = {
     GroupKind("batch", "Job"): "job",
     GroupKind("jobset.x-k8s.io", "JobSet"): "jobset",
@@ -167,6 +180,12 @@ FOLDERS: Mapping[GroupKind, str] = {
 }
 """Kind -> the folder of the operator whose controller makes pods of it."""
 
+
+_SAYING: Mapping[GroupKind, str] = {
+    **{kind: folder for kind, folder in FOLDERS.items() if kind.kind != "RayCluster"},
+    **{GroupKind("trainer.kubeflow.org", kind): "kubeflow_trainer" for kind in ("TrainingRuntime", "ClusterTrainingRuntime")},
+}
+"""Kind -> the folder that knows what its objects say of a run. Nothing ends a RayCluster; a runtime is a run without its work."""
 
 _OF_THE_CORE = {GroupKind("", "Pod"): fill_in_pod, GroupKind("", "Service"): fill_in_service}
 
@@ -235,6 +254,13 @@ def _wanted(manifest: Mapping[str, Any]) -> int:
         return len(pods(manifest, Around()).pods)
     except LookupError:
         return 0
+
+
+def said(manifest: Mapping[str, Any], around: Around) -> Said | None:
+    """What an object of somebody else says of its run: see :class:`Says`. None where its kind carries none that is known here."""
+    key = GroupKind.of(manifest)
+    part: Says | None = _part(_SAYING[key], "said") if key in _SAYING else None
+    return part(manifest, around) if part else None
 
 
 def uid(manifest: Mapping[str, Any]) -> str:

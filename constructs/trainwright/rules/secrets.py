@@ -28,13 +28,15 @@ _HARMLESS_NAME = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS_VALUE = re.compile(r"(true|false|yes|no|on|off|none|[0-9.]*|/\S*)", re.IGNORECASE)
+
+
 def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
     """Variables that look like secrets.
 
     ``instead`` says what to write, where that is not a variable in the words of a run.
     """
     for name, value in env.items():
-        if isinstance(value, str) and (has_secret(value) or _named_secret(name, value)):
+        if isinstance(value, str) and is_secret(name, value):
             yield found(
                 "TW409",
                 where(name),
@@ -44,8 +46,10 @@ def secret_findings(env: Environment, where: Callable[[str], Where], instead: st
             )
 
 
-def _named_secret(name: str, value: str) -> bool:
-    return bool(SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable holds a secret in plain text."""
+    named = SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
+    return bool(named) or has_secret(value)
 
 
 def texts_of_the_run(context: Context) -> Iterator[Finding]:

@@ -71,6 +71,11 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
         text = read_text(path, shown)
     except CompileError as error:
         return [], list(error.findings)
+    return manifests_in(text, shown)
+
+
+def manifests_in(text: str, shown: str) -> tuple[list[Manifest], list[Finding]]:
+    """The same of a text; ``shown`` is the name that findings give its file."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []
     for part in documents_in(text):
@@ -108,7 +113,7 @@ def documents_in(text: str) -> Iterator[str]:
 
 
 def _objects(document: Document) -> Iterator[Manifest | Finding]:
-    if document.data.get("kind") != "List" or not isinstance(document.data.get("items"), list):
+    if not str(document.data.get("kind")).endswith("List") or not isinstance(document.data.get("items"), list):
         yield Manifest(document.data, document, "")
         return
     for index, item in enumerate(document.data["items"]):

@@ -24,14 +24,9 @@ _INDEX = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.k
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     """Initializers of data and models have their Jobs, without the variables that they get."""
-    runtime = copy.deepcopy(_runtime_of(manifest, around))
+    runtime = merged(manifest, _runtime_of(manifest, around))
     name, template, policy = manifest["metadata"]["name"], runtime["spec"]["template"], runtime["spec"].get("mlPolicy") or {}
     spec, trainer = template["spec"], manifest["spec"].get("trainer") or {}
-    for patch in _patches_of(manifest["spec"], spec):
-        _merge(spec, patch)
-    for job in spec["replicatedJobs"]:
-        _count(job, policy, trainer)
-        _train(job, policy, trainer)
     mpi = _run_by_mpi(name, spec, policy["mpi"], trainer, manifest) if "mpi" in policy else []
     if "trainer" in manifest["spec"] and "mpi" not in policy:
         for job in spec["replicatedJobs"]:
@@ -43,6 +38,19 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     job_set = child(manifest, "JobSet", name, "jobset.x-k8s.io/v1alpha2", metadata=metadata, spec=spec)
     made = pods_of_job_set(job_set, around)
     return made._replace(objects=[_snapshot(manifest, around), *mpi, *group, job_set, *made.objects])
+
+
+def merged(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Tree:
+    """The runtime with what a TrainJob says in its place: patches, numbers of pods, and the container that trains."""
+    whole: Tree = copy.deepcopy(dict(runtime))
+    spec, policy = whole["spec"]["template"]["spec"], whole["spec"].get("mlPolicy") or {}
+    trainer = manifest["spec"].get("trainer") or {}
+    for patch in _patches_of(manifest["spec"], spec):
+        _merge(spec, patch)
+    for job in spec["replicatedJobs"]:
+        _count(job, policy, trainer)
+        _train(job, policy, trainer)
+    return whole
 
 
 def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:

@@ -1,0 +1,1 @@
+"""What became of each leaf of an original, by what its run compiles to."""

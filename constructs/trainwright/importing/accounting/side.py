@@ -1,0 +1,90 @@
+"""One object of the original beside ours: which of its leaves ours keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from trainwright.findings.locate import at
+from trainwright.importing.accounting.matching import Compiled, View, refers_to
+from trainwright.importing.accounting.pairing import ABSENT, Hosts, Leaf, Pairing, Place, kind_of_name
+from trainwright.importing.read import as_applied
+from trainwright.objects.formats import amount
+
+
+class Fate(StrEnum):
+    """What a leaf is in ours."""
+
+    SAME = "same"
+    RENAMED = "renamed"
+    """The same value where the place differs in names alone, or the name of an object that has another one."""
+    CHANGED = "changed"
+    OVERRIDE = "override"
+    """The same, and an override of the run keeps it."""
+    LEFT_OUT = "left_out"
+
+
+class Side:
+    """One object of the original, and ours of the same kind."""
+
+    def __init__(self, view: View, number: int | None, ours: Sequence[Compiled], names: Mapping[tuple[str, str], str]) -> None:
+        mine = {} if number is None else ours[number].manifest
+        self.view, self.number, self._names = view, number, names
+        self._hosts = None if number is None else Hosts.of(view.tree, mine)
+        self.pairing = Pairing(view.tree, mine, self.renamed)
+        stored = isinstance(at(view.tree, "/metadata/uid") or at(view.tree, "/metadata/resourceVersion"), str)
+        self._applied = as_applied(view.tree) if stored else None
+        found = self.pairing.leaves
+        self.leaves = [leaf for leaf in found if not any(f"{leaf.pointer}/".startswith(f"{one}/") for one in view.apart)]
+
+    def is_of_the_server(self, leaf: Leaf) -> bool:
+        """Whether an object from a cluster has a leaf because the API server or an operator wrote it."""
+        return self._applied is not None and leaf.value is not None and at(self._applied, leaf.pointer) is None
+
+    def renamed(self, place: Place, text: str) -> str:
+        """A text of the original under our names."""
+        if place[-1:] == ("subdomain",) and self._hosts and text in self._hosts.services:
+            return self._hosts.here
+        if place[-1:] in _OF_ROLES and self._hosts:
+            return self._hosts.roles.get(text, text)
+        kind = refers_to(place)
+        if kind is not None and (kind, text) in self._names:
+            return self._names[kind, text]
+        if place[-2:-1] in _LABELS:  # by which other objects find it
+            return next((mine for (_, name), mine in self._names.items() if name == text), text)
+        return self._hosts.renamed(text) if self._hosts else text
+
+    def nearest(self, leaf: Leaf) -> str:
+        """Where a leaf should stand in ours, or a place below the nearest mapping around it that ours has."""
+        above = leaf.pointer
+        while leaf.here is None and above not in self.pairing.mappings:
+            above = above.rpartition("/")[0]
+        return f"{self.pairing.mappings[above]}/" if leaf.here is None else leaf.here
+
+    def kept(self, leaf: Leaf) -> Fate | None:
+        """What a leaf is that ours has too; None for one that differs."""
+        wanted = leaf.value
+        if leaf.mine is ABSENT:
+            return None
+        if leaf.place == ("metadata", "name"):
+            wanted = leaf.mine
+        elif kind_of_name(leaf.place) is not None:
+            wanted = self.pairing.name(leaf)
+        elif isinstance(wanted, str) and not (leaf.place[-2:-1] in _LABELS and leaf.mine == wanted):
+            wanted = self.renamed(leaf.place, wanted)
+        if not equal(leaf.place, leaf.mine, wanted):
+            return None
+        return Fate.RENAMED if leaf.renamed or wanted != leaf.value else Fate.SAME
+
+
+_OF_ROLES = (("targetReplicatedJobs",), ("targetReplicatedJob",))
+"""Lists of names of roles; the names are known before their elements are matched, as words are."""
+_LABELS = (("labels",), ("matchLabels",), ("selector",))
+
+
+def equal(place: Place, mine: Any, wanted: Any) -> bool:
+    if mine == wanted and isinstance(mine, bool) == isinstance(wanted, bool):
+        return True
+    amounts = not {"resources", "resourcesPerNode"}.isdisjoint(place) or place[-1] in ("sizeLimit", "storage")
+    return amounts and amount(mine) is not None and amount(mine) == amount(wanted)

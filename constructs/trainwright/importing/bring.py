@@ -1,0 +1,181 @@
+"""From files to runs and a profile: the whole way of an import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trainwright.cluster import Cluster
+from trainwright.compile import CompiledRun
+from trainwright.findings import CompileError, Finding, Severity, Where
+from trainwright.importing.comments import remarks
+from trainwright.importing.draft import Draft, draft
+from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
+from trainwright.importing.fitting import assign
+from trainwright.importing.propose import Proposal, propose
+from trainwright.importing.read import Given
+from trainwright.importing.rest import with_overrides
+from trainwright.importing.words import Data
+from trainwright.importing.write import profile_text, run_text
+from trainwright.reading import validate_data
+from trainwright.validate.manifests import Manifest
+
+
+class Dropped(NamedTuple):
+    """A value that the original has, and the run may not."""
+
+    where: Where
+    """In the original."""
+    pointer: str
+    """Where the run would say it."""
+    value: object
+    why: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One object of the files, and its run."""
+
+    original: tuple[Manifest, ...]
+    """The object, without what the server wrote, and the others that its pods name."""
+    name: str
+    run: Data
+    text: str
+    """The run as its file, with the comments of the original."""
+    compiled: CompiledRun
+    dropped: Sequence[Dropped]
+    """What the run may not say."""
+    hidden: Sequence[tuple[str, Where]]
+    """Variables whose values stand in plain text, and where."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An object that no run of it compiles of, and why."""
+
+    manifest: Manifest
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What an import makes of its files."""
+
+    runs: tuple[Imported, ...]
+    failed: tuple[Failed, ...]
+    profile: Data | None
+    """The one that is drafted; None where the runs go to one that is there."""
+    profile_text: str
+    secret: str = ""
+    notes: tuple[Finding, ...] = ()
+    lacks: tuple[str, ...] = field(default=())
+    """What the profile that is there lacks."""
+
+
+def bring(
+    given: Given,
+    cluster: str,
+    existing: Cluster | None = None,
+    team: str | None = None,
+    beneath: Callable[[Data], Data] = lambda data: data,
+    taken: Sequence[str] = (),
+) -> Brought:
+    """Runs for the objects of files.
+
+    Args:
+        given: the objects.
+        cluster: name of the profile.
+        existing: the profile, where there is one; else it is drafted.
+        team: who owns the runs, where their objects do not say so.
+        beneath: adds the project's defaults to a run.
+        taken: names of runs that are not this import's to give.
+    """
+    names, proposals, failed = set(taken), list[Proposal](), list[Failed]()
+    for manifest in given.workloads:
+        try:
+            proposals.append(propose(manifest, given, names, team, cluster))
+            names.add(proposals[-1].name)
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
+            failed.append(Failed(manifest, [_unread(manifest, error)]))
+    made = draft(cluster, proposals, given) if existing is None else None
+    lacks = assign(proposals, existing) if existing else ()
+    profile = existing or validate_data(Cluster, made.data if made and proposals else _EMPTY, PROFILE, {})
+    fitted: list[tuple[Proposal, Fitted]] = []
+    for proposal in proposals:
+        compiler = Compiler(profile, beneath)
+        try:
+            fitted.append((proposal, with_overrides(proposal, fit(proposal, compiler), compiler)))
+        except CompileError as error:
+            errors = (one for one in error.findings if one.severity is Severity.ERROR)
+            failed.append(Failed(proposal.manifest, [_in_original(proposal, one) for one in errors]))
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:  # of a shape that its schema refuses
+            failed.append(Failed(proposal.manifest, [_unread(proposal.manifest, error)]))
+    if made and fitted:
+        profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
+    runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)
+    text = profile_text(made.data, {key: (f" {why}",) for key, why in made.guesses.items()}) if made and runs else ""
+    return Brought(runs, tuple(failed), made.data if made and runs else None, text, notes=given.findings, lacks=tuple(lacks))
+
+
+_EMPTY: Data = {"cluster": "empty", "kubernetes": "1.34", "node_pools": {"cpu": {"cpus": 1, "memory": "1Gi"}}}
+
+
+def _unread(manifest: Manifest, error: Exception) -> Finding:
+    from trainwright.findings.codes import found
+
+    said = str(error) if isinstance(error, LookupError | ValueError) and not isinstance(error, KeyError) else ""
+    message = (
+        f"{manifest.data.get('kind')} cannot be read as a run: {said or 'a field that it needs is missing, or of another type'}"
+    )
+    return found("TW709", manifest.where(""), message, "`trainwright validate` says what the API server would refuse in it")
+
+
+def _in_original(proposal: Proposal, finding: Finding) -> Finding:
+    """A finding of a run that nobody has written, at what the object says in its place."""
+    return finding._replace(where=_where(proposal, finding.where.pointer if finding.where.file == RUN else ""))
+
+
+def _where(proposal: Proposal, pointer: str) -> Where:
+    sources = proposal.words.sources
+    while pointer and pointer not in sources:
+        below = next((source for here, source in sources.items() if here.startswith(f"{pointer}/")), None)
+        if below:
+            return proposal.manifest.where(below)
+        pointer = pointer.rpartition("/")[0]
+    return proposal.manifest.where(sources.get(pointer, ""))
+
+
+def _as_strict_as_can_be(
+    made: Draft, fitted: list[tuple[Proposal, Fitted]], beneath: Callable[[Data], Data]
+) -> tuple[Cluster, list[tuple[Proposal, Fitted]]]:
+    """A namespace is of level baseline where all that goes there may be."""
+    for name, space in made.data.get("namespaces", {}).items():
+        if space["pod_security"] == "restricted":
+            continue
+        space["pod_security"] = "baseline"
+        compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
+        try:
+            for proposal, one in fitted:
+                if proposal.namespace == name:
+                    compiler(one.data)
+        except CompileError:
+            space["pod_security"] = "privileged"
+    compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
+    return compiler.cluster, [(proposal, Fitted(one.data, compiler(one.data), one.dropped)) for proposal, one in fitted]
+
+
+def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
+    manifest = proposal.manifest
+    text = given.texts.get(manifest.document.file, "")
+    said: Mapping[str, tuple[str, ...]] = remarks(manifest, text, fitted.data, proposal.words.sources)
+    hidden = tuple((name, manifest.where(source)) for name, source in proposal.hidden)
+    return Imported(
+        (manifest, *given.around),
+        proposal.name,
+        fitted.data,
+        run_text(fitted.data, said),
+        fitted.compiled,
+        tuple(Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped),
+        hidden,
+    )

@@ -1,0 +1,198 @@
+"""A proposal made to compile: what it may not say goes, and so does what the default would give."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.cluster import Cluster
+from trainwright.compile import CompiledRun, compile_run
+from trainwright.findings import CompileError, Finding, Severity
+from trainwright.findings.locate import Locator, at, tokens
+from trainwright.importing.commands import rewritten, values_of
+from trainwright.importing.propose import Proposal
+from trainwright.importing.words import Data, leaves, removed
+from trainwright.reading import validate_data
+from trainwright.run import Run
+
+RUN, PROFILE = "run", "profile"
+"""What the files of a run that nobody has written yet are called in findings."""
+_NEEDED = frozenset({"run", "team", "namespace", "cluster", "target", "image", "topology", "workload"})
+_MOST = 60
+"""Rounds of repair: each takes out at least one key."""
+
+
+@dataclass
+class Fitted:
+    """A run that compiles."""
+
+    data: Data
+    compiled: CompiledRun
+    dropped: list[tuple[str, Any, str]] = field(default_factory=list)
+    """Pointer in the run, the value that it may not have there, and why."""
+
+
+class Compiler:
+    """Compiles data of a run on one profile, with the defaults of the project beneath it."""
+
+    def __init__(self, cluster: Cluster, beneath: Callable[[Data], Data] = lambda data: data) -> None:
+        self.cluster = cluster
+        self._beneath = beneath
+
+    def __call__(self, data: Data) -> CompiledRun:
+        """Raises :class:`CompileError` with pointers below ``RUN`` and ``PROFILE``."""
+        run = validate_data(Run, self._beneath(data), RUN, {})
+        return compile_run(run, self.cluster, Locator(run_file=RUN, cluster_file=PROFILE))
+
+
+def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
+    """The first topology that compiles, with as much of the proposal as it may have.
+
+    Raises:
+        CompileError: of the likeliest topology, if none compiles.
+    """
+    first: CompileError | None = None
+    best: Fitted | None = None
+    for topology in proposal.topologies:
+        data = copy.deepcopy(proposal.words.data)
+        data["topology"] = {**topology, **data["topology"]}
+        try:
+            fitted = _repaired(data, compiler)
+        except CompileError as error:
+            first = first or error
+            continue
+        if best is None or _lost(fitted) < _lost(best):
+            best = fitted
+        if not _lost(best):
+            break
+    if best is None:
+        raise first or CompileError([])
+    return _shortest(best, compiler)
+
+
+def _lost(fitted: Fitted) -> int:
+    """Parts that no topology should cost: files, roles, mounts, containers."""
+    return sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped)
+
+
+_PARTS = frozenset({"files", "roles", "mounts", "containers"})
+
+
+def _repaired(data: Data, compiler: Compiler) -> Fitted:
+    """Without the keys that a finding is about, one round after the other."""
+    dropped: list[tuple[str, Any, str]] = []
+    for _ in range(_MOST):
+        try:
+            return Fitted(data, compiler(data), dropped)
+        except CompileError as error:
+            errors = [one for one in error.findings if one.severity is Severity.ERROR]
+            if (changed := _with_commands(data, errors)) is not None:
+                data = changed
+                continue
+            places = list(dict.fromkeys(place for one in errors for place in [_removable(data, one)] if place))
+            if not places:
+                raise
+            for place, one in ((place, next(one for one in errors if _removable(data, one) == place)) for place in places):
+                value = at(data, place)
+                if value is None and at(data, place.rpartition("/")[0]) is None:
+                    continue  # what it was in has gone
+                dropped.append((place, value, one.message))
+            for place in sorted(places, key=_from_the_end, reverse=True):
+                if at(data, place.rpartition("/")[0]) is not None:
+                    data = removed(data, tokens(place))
+    raise CompileError([])
+
+
+def _with_commands(data: Data, errors: Sequence[Finding]) -> Data | None:
+    """The run with commands that say no more what the plan says otherwise; None where no error is about that."""
+    changed = None
+    for owner in ("/workload", *(f"/roles/{role}" for role in data.get("roles", {}))):
+        for key in ("command", "args"):
+            here = [one for one in errors if one.where.file == RUN and one.where.pointer.startswith(f"{owner}/")]
+            words = at(data, f"{owner}/{key}")
+            if here and isinstance(words, list) and (told := rewritten(words, here, values_of(data["topology"]))):
+                changed = copy.deepcopy(data) if changed is None else changed
+                at(changed, owner)[key] = told
+    return changed
+
+
+def _from_the_end(pointer: str) -> list[tuple[int, str]]:
+    return [(int(one), "") if one.isdigit() else (0, one) for one in tokens(pointer)]
+
+
+def _removable(data: Data, finding: Finding) -> str | None:
+    """The nearest key above a finding that is there, and that a run can do without."""
+    if finding.where.file != RUN:
+        return None
+    way = tokens(finding.where.pointer)
+    while way and (at(data, _pointer(way)) is None or _is_needed(way)):
+        way = way[:-1]
+    return _pointer(way) if way else None
+
+
+def _is_needed(way: Sequence[str]) -> bool:
+    if way[0] == "topology":
+        return len(way) == 1 or way[1] in ("kind", "nodes", "gpus_per_node", "engine")
+    if way[0] == "workload":
+        return len(way) == 1 or way[1] in ("kind", "command", "args")
+    if way[0] == "containers":
+        return len(way) > 2
+    if way[0] == "roles":
+        return len(way) > 2 and way[2] in ("pods", "command", "args")
+    return way[0] in _NEEDED
+
+
+def _pointer(way: Sequence[str]) -> str:
+    return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in way)
+
+
+def _shortest(fitted: Fitted, compiler: Compiler) -> Fitted:
+    """Without what the default would give: each key in turn, as long as the objects stay equal."""
+    wanted = _objects(fitted.compiled)
+    for pointer in list(_candidates(fitted.data)):
+        way = tokens(pointer)
+        if at(fitted.data, pointer) is None:
+            continue
+        shorter = removed(fitted.data, way)
+        try:
+            compiled = compiler(shorter)
+        except CompileError:
+            continue
+        if _objects(compiled) == wanted:
+            fitted = Fitted(shorter, compiled, fitted.dropped)
+    return fitted
+
+
+def _candidates(data: Data) -> Iterator[str]:
+    """Whole parts before their keys, so that little is compiled for much that goes."""
+    roles = data.get("roles", {})
+    for role, parts in roles.items():
+        yield f"/roles/{role}"
+        yield from (f"/roles/{role}/{key}" for key in parts)
+        yield from (f"/roles/{role}{pointer}" for pointer, _ in leaves(parts) if pointer.count("/") > 1)
+    yield from (f"/{key}" for key in data if key not in _NEEDED and key != "roles")
+    yield from (
+        pointer for pointer, _ in leaves(data) if pointer.count("/") > 1 and not pointer.startswith(("/roles/", "/files/"))
+    )
+
+
+def _objects(compiled: CompiledRun) -> Any:
+    """Without the identity, in which even a queue counts that is the default, and with variables in the order of their names."""
+    return _plain(list(compiled.manifests), compiled.identity)
+
+
+def _plain(node: Any, identity: str) -> Any:
+    if isinstance(node, str):
+        return node.replace(identity, "")
+    if isinstance(node, dict):
+        return {key: _plain(_by_name(value) if key == "env" else value, identity) for key, value in node.items()}
+    return [_plain(one, identity) for one in node] if isinstance(node, list) else node
+
+
+def _by_name(variables: Any) -> Any:
+    """Order means something only where one variable names another."""
+    if isinstance(variables, list) and not any("$(" in str(one.get("value", "")) for one in variables):
+        return sorted(variables, key=lambda one: str(one["name"]))
+    return variables

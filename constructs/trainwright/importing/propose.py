@@ -1,0 +1,344 @@
+"""A run for one object: the words of its pods, joined into those of a run and of its roles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.findings.locate import at, escape
+from trainwright.importing.pods import Needs, Spoken, secrets_in, spoken
+from trainwright.importing.read import Given
+from trainwright.importing.recognize import processes_each, topologies
+from trainwright.importing.words import Data, Words
+from trainwright.manifest.kueue import QUEUE_LABEL
+from trainwright.manifest.labels import MANAGED, PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
+from trainwright.objects.fields import mapping, text
+from trainwright.operators import operator
+from trainwright.operators.said import Said
+from trainwright.run.roles import OF_ALL
+from trainwright.validate.manifests import Manifest
+from trainwright.variables.secret import has_secret
+from trainwright_trainer.contract.layout import CHECKPOINT_ENV, SPEC_FILE
+
+SHARED = (
+    "placement",
+    "image_pull_policy",
+    "env_from",
+    "service_account",
+    "image_pull_secrets",
+    "priority",
+    "host_network",
+    "grace",
+    "scheduling_gates",
+)
+"""Fields that a run says of all its pods at once."""
+OF_RANKS = tuple(field for field in OF_ALL if field != "security")
+OF_WORK = ("ports", "probes", "pre_stop")
+_LONGEST = 40
+
+
+@dataclass
+class Proposal:
+    """A run that may be, before anything is compiled."""
+
+    manifest: Manifest
+    said: Said
+    words: Words
+    topologies: tuple[dict[str, Any], ...]
+    """The kinds that it may have, the likeliest first."""
+    needs: Mapping[str, Needs]
+    """Role -> what its pods need; those with ranks under the empty name."""
+    hidden: tuple[tuple[str, str], ...]
+    """Variables whose values are secrets, and where the object has them."""
+
+    @property
+    def name(self) -> str:
+        return str(self.words.data["run"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.words.data["namespace"])
+
+
+def propose(manifest: Manifest, given: Given, names: set[str], team: str | None, cluster: str) -> Proposal:
+    """The run of one object.
+
+    Args:
+        names: of the runs before it, which differ from its own.
+        team: who owns it, where the object does not say so.
+        cluster: the profile that it goes to.
+
+    Raises:
+        LookupError: for an object that it names, and that is not given.
+        ValueError: it makes no pods.
+    """
+    objects = [one.data for one in given.around]
+    said = operator.said(manifest.data, operator.Around(objects))
+    if said is None or not said.parts or not any(one.ranks for one in said.parts):
+        raise ValueError("it makes no pods")
+    metadata, words = mapping(manifest.data, "/metadata"), Words()
+    _of_others(manifest.data, objects)
+    name = _name(manifest.data, names)
+    of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
+    labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
+    words.say("/run", name, "/metadata/name")
+    words.say("/team", team or _dns(str(labels.get(TEAM_LABEL) or labels.get("team") or "")) or "research")
+    words.say("/namespace", text(metadata, "/namespace") or "default", "/metadata/namespace")
+    words.say("/cluster", cluster)
+    words.say("/target", said.target, "/kind")
+    maps = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("ConfigMap")}
+    pods = [spoken(part, maps, f"{name}-secrets") for part in said.parts]
+    base = max((one for one in pods if one.part.ranks), key=lambda one: one.part.pods)
+    work = pods[0] if not pods[0].part.further else base
+    _join(words, pods, base, work, drives="/workload/command" in said.words)
+    _work(words, said, work)
+    _metadata(words, metadata)
+    _queue(words, labels, said)
+    _checkpoints(words)
+    _topology(words, said, pods, base, work)
+    needs = {"": base.needs, **{one.part.role: one.needs for one in pods if one is not base and not one.part.ranks}}
+    found = tuple(topologies(said, [*_listed(work.words, "command"), *_listed(work.words, "args")],
+                             [*_files(words), name, str(words.data.get("image", ""))],
+                             words.data.get("env", {}), int(words.data["topology"]["nodes"])))  # fmt: skip
+    hidden = tuple(dict.fromkeys(pair for one in pods for pair in one.hidden))
+    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")))
+
+
+def _of_others(data: Data, objects: Sequence[Mapping[str, Any]]) -> None:
+    """Raises where our own supervisor runs in it: its specification is made of a run, and says less than that did."""
+    if MANAGED.items() <= mapping(data, "/metadata/labels").items():
+        for one in objects:
+            if one.get("kind") == "ConfigMap" and SPEC_FILE in mapping(one, "/data") and _named(one) == _named(data):
+                raise LookupError("it is made of a run with our supervisor in it; that run's own file has all that it says")
+
+
+def _named(data: Mapping[str, Any]) -> str:
+    return text(data, "/metadata/name")
+
+
+def _name(data: Data, names: set[str]) -> str:
+    """That of the object, as runs are named; of an object of ours the run's."""
+    labels, metadata = mapping(data, "/metadata/labels"), mapping(data, "/metadata")
+    ours = text(labels, f"/{escape(RUN_LABEL)}") if MANAGED.items() <= labels.items() else ""
+    name = _dns(ours or text(metadata, "/name") or text(metadata, "/generateName")) or "run"
+    unique, number = name, 2
+    while unique in names:
+        unique, number = f"{name[: _LONGEST - 3]}-{number}", number + 1
+    return unique
+
+
+def _dns(name: str) -> str:
+    """A DNS-1035 label of at most 40 characters, cut at a dash where it is longer."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    plain = re.sub(r"^[0-9-]+", "", plain)
+    if len(plain) > _LONGEST:
+        plain = plain[: _LONGEST + 1].rpartition("-")[0] or plain[:_LONGEST]
+    return plain[:_LONGEST].strip("-")
+
+
+def _files(words: Words) -> list[str]:
+    return [value for value in words.data.get("files", {}).values() if isinstance(value, str)]
+
+
+def _listed(words: Words, key: str) -> list[str]:
+    value = words.data.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken, drives: bool) -> None:
+    """Each field at the run where it is of all pods or of those with ranks, else at its role."""
+    _copy(words, base, "image")
+    for field in SHARED:
+        holder = next((one for one in (base, work, *pods) if field in one.words.data), None)
+        if holder:
+            _copy(words, holder, field)
+    for one in pods:
+        for field in ("files", "file_modes"):
+            _copy(words, one, field)
+    for field in (*OF_RANKS, "security", "resources"):
+        _copy(words, base, field)
+    for field in OF_WORK:
+        _copy(words, work, field, f"/roles/{work.part.role}" if drives and field == "ports" else "")
+    _variables(words, pods, work)
+    for one in pods:
+        if one is not base:
+            _role(words, one, base, work)
+        elif one is not work:
+            _copy(words, one, "ports", f"/roles/{one.part.role}")
+            _program_of(words, one, work)
+    _containers(words, pods)
+
+
+def _copy(words: Words, one: Spoken, field: str, under: str = "") -> None:
+    if field in one.words.data:
+        part = Words({field: one.words.data[field]}, {key: there for key, there in one.words.sources.items()
+                                                      if key == f"/{field}" or key.startswith(f"/{field}/")})  # fmt: skip
+        words.take(under, part)
+
+
+def _variables(words: Words, pods: Sequence[Spoken], work: Spoken) -> None:
+    """Those of all pods are of the run; a launcher's are too, which hands them on to its ranks."""
+    launches = not work.part.ranks or work.part.role == "launcher"
+    own = [one for one in pods if not one.part.further] if not launches else [work]
+    values = [one.words.data.get("env", {}) for one in own]
+    common = {
+        name: value
+        for name, value in work.words.data.get("env", {}).items()
+        if all(name in each and each[name] == value for each in values)
+    }
+    for name, value in common.items():
+        words.say(f"/env/{escape(name)}", value, work.words.sources.get(f"/env/{escape(name)}", ""))
+    for one in pods:
+        for name, value in one.words.data.get("env", {}).items():
+            if common.get(name) != value or (launches and one is not work):
+                source = one.words.sources.get(f"/env/{escape(name)}", "")
+                words.say(f"/roles/{one.part.role}/env/{escape(name)}", value, source)
+
+
+def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
+    """What the pods of a role have of their own."""
+    under, part, own = f"/roles/{one.part.role}", one.part, one.words.data
+    if part.further:
+        words.say(f"{under}/pods", part.pods, part.pointer)
+        for pointer, (value, source) in part.words.items():
+            words.say(under + pointer, value, source)
+        if one.needs.gpus:
+            words.say(f"{under}/gpus", one.needs.gpus, part.pointer)
+    if own.get("image") != base.words.data.get("image"):
+        _copy(words, one, "image", under)
+    for field in ("resources", *OF_ALL):
+        alike = own.get(field) == base.words.data.get(field)
+        if not alike or (not part.ranks and field != "security"):
+            _copy(words, one, field, under)
+    if one is not work and not (part.ranks and work.part.ranks and own.get("ports") == work.words.data.get("ports")):
+        _copy(words, one, "ports", under)
+    if one is not work:
+        _program_of(words, one, work)
+    ready = own.get("probes", {}).get("ready")
+    if ready and one is not work and ("command" in own or part.further):
+        words.say(f"{under}/ready", ready, one.words.sources.get("/probes/ready", ""))
+
+
+def _program_of(words: Words, one: Spoken, work: Spoken) -> None:
+    under, own = f"/roles/{one.part.role}", one.words.data
+    if [own.get("command"), own.get("args")] != [work.words.data.get("command"), work.words.data.get("args")]:
+        for field in ("command", "args"):
+            _copy(words, one, field, under)
+    if own.get("working_dir") != work.words.data.get("working_dir"):
+        _copy(words, one, "working_dir", under)
+
+
+def _containers(words: Words, pods: Sequence[Spoken]) -> None:
+    """Each once, with the roles whose pods have it."""
+    found: list[tuple[dict[str, Any], list[Spoken]]] = []
+    for one in pods:
+        for container in one.words.data.get("containers", ()):
+            known = next((holders for stated, holders in found if stated == container), None)
+            known.append(one) if known is not None else found.append((container, [one]))
+    ranks = [one for one in pods if one.part.ranks]
+    said = list[dict[str, Any]]()
+    for container, holders in found:
+        if any(_called(one) == _called(container) for one in said):  # another one of that name, in other pods
+            container = _renamed(container, holders[0].part.role)
+        of_ranks = {id(one) for one in holders} == {id(one) for one in ranks}
+        said.append(container if of_ranks else {**container, "roles": [one.part.role for one in holders]})
+    if said:
+        words.say("/containers", said, found[0][1][0].words.sources.get("/containers", ""))
+
+
+def _called(container: Mapping[str, Any]) -> Any:
+    return container.get("name") or container.get("container", {}).get("name")
+
+
+def _renamed(container: dict[str, Any], role: str) -> dict[str, Any]:
+    if "name" in container:
+        return {**container, "name": f"{container['name']}-{role}"}
+    return {**container, "container": {**container["container"], "name": f"{_called(container)}-{role}"}}
+
+
+def _work(words: Words, said: Said, work: Spoken) -> None:
+    words.say("/workload/kind", "command")
+    stated = {pointer: value for pointer, value in said.words.items() if pointer.startswith(("/workload/", "/files/"))}
+    for pointer, (value, source) in stated.items():
+        words.say(pointer, value, source)
+    if not stated:
+        for field in ("command", "args"):
+            _copy(words, work, field, "/workload")
+    _copy(words, work, "working_dir", "/workload")
+    if not {"command", "args"} & words.data["workload"].keys():
+        words.say("/workload/args", [], work.part.source("/spec/containers/0"))
+
+
+def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
+    for field in ("labels", "annotations"):
+        for key, value in mapping(metadata, f"/{field}").items():
+            if key == QUEUE_LABEL or key.startswith((*PLAN_PREFIXES, "argocd.argoproj.io/")) or has_secret(str(value)):
+                continue
+            words.say(f"/{field}/{escape(key)}", str(value), f"/metadata/{field}/{escape(key)}")
+    for holder in (words.data, *words.data.get("roles", {}).values()):
+        for key in [key for key in holder.get("pod_labels", {}) if key.startswith((*PLAN_PREFIXES, QUEUE_LABEL))]:
+            del holder["pod_labels"][key]
+        if holder.get("pod_labels") == {}:
+            del holder["pod_labels"]
+
+
+def _checkpoints(words: Words) -> None:
+    """Of an object of ours: who is told a folder for them saves by itself."""
+    told = words.data.get("env", {}).get(CHECKPOINT_ENV)
+    if isinstance(told, str):
+        words.say("/checkpoints/by", "own")
+        mount = next((path for path in words.data.get("mounts", {}) if told.startswith(f"{path}/")), "")
+        if mount and mount != "/checkpoints":
+            words.say("/checkpoints/mount", mount)
+
+
+def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:
+    if QUEUE_LABEL in labels:
+        words.say("/queue", str(labels[QUEUE_LABEL]), f"/metadata/labels/{escape(QUEUE_LABEL)}")
+    for pointer, (value, source) in said.words.items():
+        if not pointer.startswith(("/topology/", "/workload/", "/files/")) and (pointer != "/queue" or "queue" not in words.data):
+            words.say(pointer, value, source)
+
+
+def _topology(words: Words, said: Said, pods: Sequence[Spoken], base: Spoken, work: Spoken) -> None:
+    nodes = sum(one.part.pods for one in pods if one.part.ranks)
+    counted = f"{base.part.pointer.removesuffix('/template')}/replicas"
+    words.say("/topology/nodes", nodes, counted)
+    words.say("/topology/gpus_per_node", base.needs.gpus, base.part.source("/spec/containers/0/resources"))
+    for pointer, (value, source) in said.words.items():
+        if pointer.startswith("/topology/") and not pointer.startswith("/topology/processes_per_node"):
+            words.say(pointer, value, source)
+    stated = said.words.get("/topology/processes_per_node")
+    each = stated[0] if stated else processes_each([*_listed(work.words, "command"), *_listed(work.words, "args")])
+    if each and each != (base.needs.gpus or 1):
+        words.say("/topology/processes_per_node", each, stated[1] if stated else base.part.source("/spec/containers/0/command"))
+    if base.needs.level:
+        words.say("/placement/together", "")  # the profile names it
+        if base.needs.level[1]:
+            words.say("/placement/required", True)
+
+
+def _hide(words: Words, secret: str) -> tuple[tuple[str, str], ...]:
+    """Take secrets out of all other texts: of a command they become references, and what is left of others is nothing."""
+    hidden = list[tuple[str, str]]()
+    for pointer in list(secrets_in(words.data)):
+        source = words.sources.get(pointer, "")
+        name = f"SECRET_{sum(known.startswith('SECRET_') for known, _ in hidden) + 1}"
+        owner, _, key = pointer.rpartition("/")
+        node = at(words.data, owner)
+        in_words = any(part in pointer.split("/") for part in ("command", "args")) and isinstance(node, list)
+        if in_words:
+            node[int(key)] = _referenced(node[int(key)], name)
+            words.say(f"/env/{name}", {"secret": secret, "key": name}, source)
+        elif isinstance(node, dict):
+            words.data = words.without(pointer)
+        hidden.append((name if in_words else pointer, source))
+    return tuple(hidden)
+
+
+def _referenced(word: str, name: str) -> str:
+    """A word of a command in which what looks like a secret is a variable. All up to the next space or quote is the secret."""
+    parts = re.split(r"(\s+|['\"=])", word)
+    return "".join(f"$({name})" if has_secret(part) else part for part in parts) if any(map(has_secret, parts)) else f"$({name})"

@@ -1,0 +1,83 @@
+"""Which topology a command starts, from the launchers in it and from what else it says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, Launch, launches
+from trainwright.command.reading import read
+from trainwright.objects.fields import mapping
+from trainwright.operators.said import Said
+
+_FSDP = re.compile(r"fsdp|sharding[_-]strategy[= ]full", re.IGNORECASE)
+_STAGE = re.compile(r"""["']?(?:zero_)?stage["']?\s*[:= ]\s*([123])|\bzero[-_]?([123])\b""", re.IGNORECASE)
+_DEEPSPEED = re.compile(r"deepspeed|zero_optimization", re.IGNORECASE)
+_HOROVOD = re.compile(r"horovod|\bhvd\b", re.IGNORECASE)
+_JAX = re.compile(r"\bjax\b|JAX_(COORDINATOR|PROCESS|NUM)|maxtext", re.IGNORECASE)
+_MEETS = re.compile(
+    r"MASTER_ADDR|MASTER_PORT|WORLD_SIZE|init_process_group|torch\.distributed|rdzv|\bRANK\b|DistributedDataParallel|lightning"
+)
+"""What a program says that talks to others."""
+
+
+def topologies(
+    said: Said, words: Sequence[str], texts: Sequence[str], env: Mapping[str, Any], nodes: int
+) -> Iterator[dict[str, Any]]:
+    """What of a topology its kind decides, the likeliest first; the others are for where that one does not compile."""
+    text = "\n".join([*words, *texts, *env, *(value for value in env.values() if isinstance(value, str))])
+    found = [launch.name for launch in launches(read(tuple(words)))] if words else []
+    likely = _kind(said, found, text, nodes)
+    for kind in dict.fromkeys((likely, *said.kinds)):
+        if kind in said.kinds and (kind == likely or kind not in ("zero1", "zero2", "zero3")):
+            yield {"kind": kind, **_engine(kind, found, text)}
+
+
+def _kind(said: Said, found: Sequence[str], text: str, nodes: int) -> str:
+    first = said.kinds[0]
+    if "horovod" in said.kinds:
+        return "horovod" if "horovodrun" in found or _HOROVOD.search(text) else "mpi"
+    if "ddp" not in said.kinds:
+        return first
+    if any(name in TORCH_LAUNCHERS for name in found):
+        return _sharded(found, text)
+    if "jax" in said.kinds and _JAX.search(text):
+        return "jax"
+    found_by_name = any("subdomain" in mapping(one.template, "/spec") for one in said.parts)
+    if first == "independent" and (nodes == 1 or found_by_name or _MEETS.search(text)):
+        return "ddp"
+    return first
+
+
+def _sharded(found: Sequence[str], text: str) -> str:
+    """ZeRO of DeepSpeed where its stage is stated, and FSDP, which shards all; a launcher alone says neither."""
+    stage = _STAGE.search(text)
+    if stage and ("deepspeed" in found or "deepspeed" in text.lower()):
+        return f"zero{stage[1] or stage[2]}"
+    return "zero3" if _FSDP.search(text) and "deepspeed" not in found else "ddp"
+
+
+def _engine(kind: str, found: Sequence[str], text: str) -> dict[str, str]:
+    if not kind.startswith("zero"):
+        return {}
+    return {"engine": "deepspeed" if kind != "zero3" or "deepspeed" in found or _DEEPSPEED.search(text) else "fsdp2"}
+
+
+def processes_each(words: Sequence[str]) -> int | None:
+    """Ranks in a pod, as a launcher of torch is told."""
+    for launch in launches(read(tuple(words))) if words else ():
+        names = [name for name, fact in launch.launcher.says.items() if fact is Fact.EACH]
+        for value in launch.values(names):
+            if value.isdigit():
+                return int(value)
+    return None
+
+
+def told_by_plan(launch: Launch) -> list[str]:
+    """Options of a launcher that the plan tells it too, as they are written."""
+    return [name for name in launch.launcher.says if launch.given(name) is not None]
+
+
+def is_launched_by_mpi(words: Sequence[str]) -> bool:
+    return any(launch.name in MPI_LAUNCHERS for launch in launches(read(tuple(words)))) if words else False

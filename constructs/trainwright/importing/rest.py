@@ -1,0 +1,120 @@
+"""What pods have that no word of a run says, as overrides: the difference between the original's pods and those of the run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainwright.findings import CompileError
+from trainwright.importing.fit import Compiler, Fitted
+from trainwright.importing.pods import main_of
+from trainwright.importing.propose import Proposal
+from trainwright.importing.words import Data
+from trainwright.objects.fields import items, mapping, text
+from trainwright.operators import operator
+from trainwright.operators.said import Part
+from trainwright.overrides.merge import is_keyed, merge, merge_key
+
+Tree = Mapping[str, Any]
+
+_SAID = frozenset({
+    "containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "nodeSelector", "nodeName", "hostname",
+    "subdomain", "serviceAccount", "serviceAccountName", "imagePullSecrets", "terminationGracePeriodSeconds", "resourceClaims",
+    "schedulingGates", "priorityClassName", "priority", "runtimeClassName", "hostNetwork", "activeDeadlineSeconds",
+    "schedulerName", "preemptionPolicy",
+})  # fmt: skip
+"""Fields of a pod that a run has words for, or that are the plan's."""
+_SAID_OF_MAIN = frozenset({
+    "name", "image", "imagePullPolicy", "command", "args", "workingDir", "ports", "resources", "volumeMounts", "envFrom",
+})  # fmt: skip
+_SAME = {"dnsPolicy": "ClusterFirst", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+         "enableServiceLinks": True}  # fmt: skip
+"""What the API server writes where nothing is said."""
+
+
+def with_overrides(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fitted:
+    """The same with an override for each part that is allowed one; all at once where they all are."""
+    found = list(_missing(proposal, fitted))
+    together = _tried(fitted, compiler, found)
+    if together is not None:
+        return together
+    for one in found:
+        fitted = _tried(fitted, compiler, [one]) or fitted
+    return fitted
+
+
+def _tried(fitted: Fitted, compiler: Compiler, patches: list[tuple[str, Data]]) -> Fitted | None:
+    if not patches:
+        return None
+    data = copy.deepcopy(fitted.data)
+    overrides = data.setdefault("overrides", {}).setdefault("pod", {})
+    for role, patch in patches:
+        overrides[role] = merge(overrides.get(role, {}), patch)
+    try:
+        return Fitted(data, compiler(data), fitted.dropped)
+    except CompileError:
+        return None
+
+
+def _missing(proposal: Proposal, fitted: Fitted) -> Iterator[tuple[str, Data]]:
+    """Role and patch, one for each value that its pods lack."""
+    ours = _pods_of(fitted)
+    for part in proposal.said.parts:
+        pod = ours.get(part.role)
+        if pod is not None:
+            for patch in _of_pod(part, pod, text(proposal.manifest.data, "/metadata/name")):
+                yield part.role, patch
+
+
+def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
+    """Role -> the spec of its first pod, as its controller makes it."""
+    objects = fitted.compiled.manifests
+    carrier = next((one for one in objects if operator.makes_pods(one)), None)
+    if carrier is None:
+        return {}
+    try:
+        made = operator.pods(operator.defaults(carrier), operator.Around(objects))
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError):
+        return {}
+    return {pod.role: pod.spec for pod in reversed([*made.pods, *made.later])}
+
+
+def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
+    spec, number = mapping(part.template, "/spec"), main_of(part)
+    for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
+        if not (name and "affinity" in patch and name in repr(patch)):  # it speaks of pods that are called otherwise here
+            yield patch
+    main, ours = mapping(part.template, f"/spec/containers/{number}"), pod["containers"][0]
+    theirs = {key: value for key, value in main.items() if key not in _SAID_OF_MAIN}
+    theirs["env"] = [dict(one) for _, one in items(main, "/env") if "resourceFieldRef" in mapping(one, "/valueFrom")]
+    for patch in _differences(theirs, ours):
+        yield {"containers": [{"name": ours["name"], **patch}]}
+
+
+def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
+    """Merge patches, each with one value that ours lacks or has otherwise."""
+    for key, value in theirs.items():
+        if value in ({}, [], None) or _SAME.get(key) == value or (key in ours and ours[key] == value):
+            continue
+        if field == "securityContext" and key in ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup", "privileged"):
+            continue
+        if isinstance(value, Mapping) and isinstance(ours.get(key), Mapping):
+            yield from ({key: patch} for patch in _differences(value, ours[key], key))
+        elif isinstance(value, list) and is_keyed(value, key) and isinstance(ours.get(key), list):
+            name = merge_key(key)
+            for item in value:
+                same: Tree = next((one for one in ours[key] if one.get(name) == item[name]), {})
+                yield from ({key: [{name: item[name], **patch}]} for patch in _differences(item, {name: item[name], **same}))
+        elif key == "tolerations" and isinstance(value, list):
+            lacking = [one for one in value if one not in ours.get(key, [])]
+            if lacking:
+                yield {key: lacking}
+        elif key == "affinity":
+            yield {
+                key: {
+                    kind: one for kind, one in value.items() if kind != "nodeAffinity" or "nodeAffinity" not in ours.get(key, {})
+                }
+            }
+        else:
+            yield {key: copy.deepcopy(value)}

@@ -1,0 +1,69 @@
+"""What a JobSet says of its run: the Jobs with ranks, and those beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainwright.manifest.pods import containers_of
+from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.operators.job.said import part_of
+from trainwright.operators.operator import Around
+from trainwright.operators.said import TORCH, Part, Said, count, seconds, stated
+
+JOBS = "/spec/replicatedJobs"
+
+
+def said(manifest: Mapping[str, Any], around: Around) -> Said:
+    """The Job whose pods have GPUs trains, or the first one; of those alike, the larger."""
+    parts = tuple(_part(manifest, number, one) for number, one in items(manifest, JOBS))
+    if not parts:
+        raise LookupError("it has no replicatedJobs")
+    lead = max(parts, key=lambda one: (_gpus(one) > 0, one.pods if _gpus(one) else -parts.index(one)))
+    first = lead._replace(role="node", ranks=True, further=False, words={})
+    others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
+    spec = f"{JOBS}/{parts.index(lead)}/template/spec"
+    words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
+                  *seconds(manifest, f"{spec}/activeDeadlineSeconds")])  # fmt: skip
+    never = f"{spec}/backoffLimit"
+    if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
+        words["/restarts"] = (0, never)
+    return Said("job-set", (first, *others), (*TORCH, "jax", *(() if others else ("independent",))), words)
+
+
+def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any]) -> Part:
+    """A further role, until the one that trains is chosen. Several replicas of a Job are one role."""
+    pointer = f"{JOBS}/{number}"
+    part = part_of(manifest, text(replicated, "/name", f"job-{number}"), f"{pointer}/template/spec")
+    wanted = texts(manifest, "/spec/successPolicy/targetReplicatedJobs")
+    words = {"/must_end": (True, f"{pointer}/name")} if not wanted or part.role in wanted else {}
+    pods = part.pods * max(count(replicated, "/replicas"), 1)
+    return part._replace(pods=pods, ranks=False, further=True, words=words)
+
+
+def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part]) -> Part:
+    """A further role: under another name where the topology has that one, and in its order with the pods that hold ranks."""
+    name, order = part.role, "/spec/startupPolicy/startupPolicyOrder"
+    if text(manifest, order) == "InOrder":
+        start = "before" if parts.index(part) < parts.index(lead) else "after"
+    else:
+        start = (
+            "before"
+            if name in _awaited(manifest, lead, parts)
+            else "after"
+            if lead.role in _awaited(manifest, part, parts)
+            else ""
+        )
+    words = {**part.words, **({"/starts": (start, order)} if start else {})}
+    return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
+
+
+def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> list[str]:
+    """The Jobs whose pods must be ready before a part has any."""
+    return [text(one, "/name") for _, one in items(manifest, f"{JOBS}/{parts.index(part)}/dependsOn")]
+
+
+def _gpus(part: Part) -> int:
+    spec = part.template.get("spec")
+    found = (mapping(one, "/resources/limits") for _, one in containers_of(spec if isinstance(spec, dict) else {}))
+    return sum(name.endswith("/gpu") for amounts in found for name in amounts)

@@ -1,0 +1,105 @@
+"""What a TrainJob says of its run, together with its runtime; and a runtime, of a run that nobody has written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.findings.locate import at, escape
+from trainwright.objects.fields import items, mapping, text
+from trainwright.operators.job.said import part_of
+from trainwright.operators.jobset.said import JOBS
+from trainwright.operators.kubeflow_trainer.pods import ANCESTOR, LAUNCHER, NODE, merged
+from trainwright.operators.operator import Around
+from trainwright.operators.said import TORCH, Part, Said, seconds, stated
+from trainwright.operators.training_operator.said import at_number
+
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_KINDS = {"torch": TORCH, "mpi": ("mpi", "horovod"), "xgboost": ("xgboost",), "jax": ("jax",), "": TORCH}
+_TRAINER = {"image": "image", "command": "command", "args": "args", "env": "env", "resources": "resourcesPerNode"}
+
+
+def said(manifest: Mapping[str, Any], around: Around) -> Said:
+    """A runtime is a TrainJob that adds nothing to it."""
+    if text(manifest, "/kind") in RUNTIMES:
+        return _said({"spec": {}}, manifest)
+    return _said(manifest, _runtime(manifest, around))
+
+
+def _runtime(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:
+    """The one that is named, among the others; of those that Trainer's release brings, what it says."""
+    kind, name = text(manifest, "/spec/runtimeRef/kind", RUNTIMES[0]), text(manifest, "/spec/runtimeRef/name")
+    for one in around.objects:
+        if (one.get("kind"), text(one, "/metadata/name")) == (kind, name):
+            return one
+    if name in RELEASED:
+        return RELEASED[name]
+    raise LookupError(f"{kind} {name} is not among the objects; add what `kubectl get {kind.lower()} {name} -o yaml` prints")
+
+
+def _released(policy: str, image: str, numbers: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    trains = {"metadata": {"labels": {ANCESTOR: "trainer"}}}
+    jobs = [
+        {"name": name, "template": {**(trains if name == names[0] else {}), "spec": {"template": {"spec": {
+            "containers": [{"name": NODE, **({"image": image} if image else {})}]}}}}}
+        for name in names
+    ]  # fmt: skip
+    return {"spec": {"mlPolicy": {"numNodes": 1, policy: dict(numbers)}, "template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+RELEASED: Mapping[str, Mapping[str, Any]] = {
+    "torch-distributed": _released("torch", "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime", {}, NODE),
+    "deepspeed-distributed": _released(
+        "mpi",
+        "ghcr.io/kubeflow/trainer/deepspeed-runtime",
+        {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True},
+        LAUNCHER,
+        NODE,
+    ),
+    "mlx-distributed": _released(
+        "mpi", "ghcr.io/kubeflow/trainer/mlx-runtime", {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True}, LAUNCHER, NODE
+    ),
+    "jax-distributed": _released("jax", "nvcr.io/nvidia/jax:25.10-py3", {}, NODE),
+    "xgboost-distributed": _released("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime:latest", {}, NODE),
+}
+"""Runtimes of Trainer's own release by name (kubeflow/trainer, manifests/base/runtimes), as far as a run of them differs."""
+
+
+def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
+    whole_runtime = merged(manifest, runtime)
+    spec = whole_runtime["spec"]["template"]["spec"]
+    policy = mapping(whole_runtime, "/spec/mlPolicy")
+    name = next((one for one in _KINDS if one in policy), "")
+    holder = {"spec": spec}
+    parts = [_part(holder, number, text(one, "/name"), manifest) for number, one in items(holder, JOBS)]
+    words: dict[str, tuple[Any, str]] = {
+        **dict(stated(holder, {"/spec/failurePolicy/maxRestarts": "/restarts"})),
+        **dict(seconds(manifest, "/spec/activeDeadlineSeconds")),
+    }
+    for number, patch in items(manifest, "/spec/runtimePatches"):
+        for field in ("labels", "annotations"):
+            for key, value in mapping(patch, f"/trainingRuntimeSpec/template/metadata/{field}").items():
+                place = f"/spec/runtimePatches/{number}/trainingRuntimeSpec/template/metadata/{field}/{escape(key)}"
+                words[f"/{field}/{escape(key)}"] = (str(value), place)
+    each = at_number(manifest, "/spec/trainer/numProcPerNode") or at_number(policy, f"/{name}/numProcPerNode")
+    if each:
+        words["/topology/processes_per_node"] = (each, "/spec/trainer/numProcPerNode")
+    if name != "mpi":
+        lead = next((one for one in parts if one.role == NODE), parts[0])
+        others = [one._replace(ranks=False, further=True) for one in parts if one is not lead and "initializer" not in one.role]
+        return Said("train-job", (lead._replace(role="node"), *others), _KINDS[name], words)
+    as_node = at(policy, "/mpi/runLauncherAsNode") is True
+    if as_node:
+        words["/topology/launcher_is_node"] = (True, "/spec/mlPolicy/mpi/runLauncherAsNode")
+    launcher = next((one for one in parts if one.role == LAUNCHER), parts[0])._replace(role="launcher", ranks=as_node)
+    nodes = [one._replace(role="node") for one in parts if one.role == NODE]
+    if as_node and len(parts) == 1:
+        launcher = launcher._replace(role="node")
+    return Said("train-job", (launcher, *nodes), _KINDS[name], words)
+
+
+def _part(holder: Mapping[str, Any], number: int, role: str, manifest: Mapping[str, Any]) -> Part:
+    part = part_of(holder, role, f"{JOBS}/{number}/template/spec")
+    trains = text(holder, f"{JOBS}/{number}/template/metadata/labels/{ANCESTOR.replace('/', '~1')}") == "trainer"
+    fields = {f"/spec/containers/0/{field}": f"/spec/trainer/{there}" for field, there in _TRAINER.items()} if trains else {}
+    return part._replace(container=NODE, elsewhere=fields)

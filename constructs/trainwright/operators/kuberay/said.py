@@ -1,0 +1,84 @@
+"""What a RayJob says of its run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from trainwright.findings.locate import at, escape
+from trainwright.objects.fields import items, mapping, text, whole
+from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, WORKER, group_at, ray_version
+from trainwright.operators.operator import Around
+from trainwright.operators.said import Part, Said, count, stated
+
+CLUSTER = "/spec/rayClusterSpec"
+_OURS = frozenset({"dashboard-host", "num-cpus", "num-gpus"})
+"""Options of Ray that the plan states."""
+
+
+def said(manifest: Mapping[str, Any], around: Around) -> Said:
+    """The first group of workers has the ranks; a cluster without any has them on its head."""
+    if not mapping(manifest, CLUSTER):
+        raise LookupError(
+            "it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec"
+        )
+    groups = [
+        Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1),
+             group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker")
+        for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs")
+    ]  # fmt: skip
+    head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=not groups, container="ray-head")
+    words: dict[str, tuple[Any, str]] = dict(stated(manifest, {"/spec/backoffLimit": "/restarts"}))
+    if entry := text(manifest, ENTRY):
+        words |= _driver(entry)
+    if not groups:
+        words["/topology/head_is_node"] = (True, f"{CLUSTER}/headGroupSpec")
+    version = text(manifest, f"{CLUSTER}/rayVersion")
+    tag = ray_version(text(head.template, "/spec/containers/0/image"), None)
+    if version and (tag is None or tag.value != version):
+        words["/topology/version"] = (version, f"{CLUSTER}/rayVersion")
+    if env := _runtime_env(text(manifest, "/spec/runtimeEnvYAML")):
+        words["/topology/runtime_env"] = (env, "/spec/runtimeEnvYAML")
+    for role, pointer in (
+        (HEAD, f"{CLUSTER}/headGroupSpec"),
+        *((one.role, one.pointer.removesuffix("/template")) for one in groups),
+    ):
+        own = {name: str(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items() if name not in _OURS}
+        if own:
+            words[f"/topology/start_params/{role}"] = (own, f"{pointer}/rayStartParams")
+        least, most = whole(manifest, f"{pointer}/minReplicas"), whole(manifest, f"{pointer}/maxReplicas")
+        autoscaled = at(manifest, f"{CLUSTER}/enableInTreeAutoscaling") is True or (least, most) != (most, most)
+        if role != HEAD and autoscaled and least is not None and most:
+            words[f"/topology/autoscaling/{role}"] = ({"min_nodes": least, "max_nodes": most}, f"{pointer}/minReplicas")
+    return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words)
+
+
+def _driver(entry: str) -> dict[str, tuple[Any, str]]:
+    """The command, and a file for what two shells would read on its way to the head (see TW424)."""
+    try:
+        words = shlex.split(entry, comments=True)
+    except ValueError:
+        words = []
+    if words and all(map(_PLAIN.fullmatch, words)) and "\n" not in entry.strip():
+        return {"/workload/command": (words, ENTRY)}
+    python = len(words) == 3 and words[1] == "-c" and words[0].rpartition("/")[2].startswith("python")
+    file, text_of_it = ("/opt/run/driver.py", words[2].lstrip("\n")) if python else ("/opt/run/driver.sh", entry)
+    said_there = text_of_it if text_of_it.endswith("\n") else f"{text_of_it}\n"
+    command = [words[0] if python else "bash", file]
+    return {"/workload/command": (command, ENTRY), f"/files/{escape(file)}": (said_there, ENTRY)}
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+ENTRY = "/spec/entrypoint"
+
+
+def _runtime_env(text_of_it: str) -> Any:
+    try:
+        env = yaml.safe_load(text_of_it)
+    except yaml.YAMLError:
+        return None
+    return env if isinstance(env, dict) else None

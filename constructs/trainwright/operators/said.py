@@ -1,0 +1,77 @@
+"""What an object that somebody else wrote says of its run: pods by role, and what a run calls the object's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trainwright.handshake import TargetName
+from trainwright.objects.fields import whole
+from trainwright.units import Duration
+
+Tree = dict[str, Any]
+
+Words = Mapping[str, tuple[Any, str]]
+"""Pointer in a run -> its value, and the pointer in the object where that stands."""
+
+
+class Part(NamedTuple):
+    """Pods that are alike."""
+
+    role: str
+    """As the target calls it; of a further role any name."""
+    pods: int
+    pointer: str
+    """Of the pod template."""
+    template: Mapping[str, Any]
+    ranks: bool = True
+    further: bool = False
+    """Whether the topology does not know it, so that the run has to bring it."""
+    container: str = ""
+    """The one that trains; empty where it has no name that the operator knows."""
+    words: Mapping[str, tuple[Any, str]] = {}
+    """Pointer below the role -> as of the run."""
+    elsewhere: Mapping[str, str] = {}
+    """Pointer below the template -> where the object says that, if not there."""
+
+    def source(self, below: str) -> str:
+        """The pointer in the object of what is below the template."""
+        for there, place in self.elsewhere.items():
+            if below == there or below.startswith(f"{there}/"):
+                return place + below.removeprefix(there)
+        return self.pointer + below
+
+
+class Said(NamedTuple):
+    """What one object says."""
+
+    target: TargetName
+    parts: tuple[Part, ...]
+    """The pods that run the work first, and then those that it starts."""
+    kinds: tuple[str, ...]
+    """Kinds of topology that it may carry; the first one where its command says nothing."""
+    words: Mapping[str, tuple[Any, str]] = {}
+
+
+def count(owner: object, pointer: str, default: int = 1) -> int:
+    """A number of pods. What a template has left unrendered is refused before anybody asks here."""
+    found = whole(owner, pointer, default)
+    return default if found is None else found
+
+
+def stated(owner: object, places: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Words for whole numbers that an object states: pointer there -> pointer in the run."""
+    for there, here in places.items():
+        if (value := whole(owner, there)) is not None:
+            yield here, (value, there)
+
+
+def seconds(owner: object, there: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """A deadline in seconds, as the run's ``deadline``."""
+    if (value := whole(owner, there)) and 0 < value < 2**31:
+        yield "/deadline", (Duration(value).canonical, there)
+
+
+TORCH = ("ddp", "zero1", "zero2", "zero3")
+ANYTHING = ("independent", *TORCH, "jax")
+"""Kinds of topology whose pods get an index, and find each other or not."""

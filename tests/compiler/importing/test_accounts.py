@@ -1,0 +1,120 @@
+"""What an import says of the files that it was given: each object as it stands there, and how much of it stays as it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+from tests.compiler.importing.test_account import assert_each_once
+from tests.compiler.public.cases import NAMES, counts, needs_originals, original_text
+
+from trainwright.importing.accounting.account import native
+from trainwright.importing.accounting.report import to_json, to_text
+from trainwright.importing.accounting.runs import Told, accounts_of
+from trainwright.importing.bring import bring
+from trainwright.importing.read import Source, read
+from trainwright.validate.crd import Catalogue
+from trainwright.validate.manifests import manifests_in
+
+
+def told(*sources: Source) -> list[Told]:
+    found = accounts_of(bring(read(sources), "imported"), sources, Catalogue())
+    objects = [one.data for source in sources for one in manifests_in(source.text, source.name)[0]]
+    assert_each_once(objects, [one.account for one in found])
+    return found
+
+
+@cache
+def public(name: str) -> list[Told]:
+    return told(Source(f"{name}.yaml", original_text(name)))
+
+
+@needs_originals
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_manifest_stays_what_it_is(name: str) -> None:
+    """Of trainjob-runtime-patches, the name and the kind of its runtime, and labels of the JobSet between TrainJob and pods."""
+    share = native(counts([one.account for one in public(name)]))
+    assert share >= (0.78 if name == "trainjob-runtime-patches" else 0.8)
+    assert all(one.run for one in public(name))
+
+
+@needs_originals
+def test_most_of_all_public_manifests_is_native() -> None:
+    found = sum((counts([one.account for one in public(name)]) for name in NAMES), Counter[str]())
+    assert native(found) >= 0.91
+    assert found["override"] <= 0.02 * found.total()
+
+
+STORED = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: batch/v1
+  kind: Job
+  metadata: {name: got, namespace: default, uid: 8b0c, resourceVersion: "12", creationTimestamp: "2026-01-01T00:00:00Z",
+             labels: {job-name: got}}
+  spec:
+    completions: 1
+    parallelism: 1
+    suspend: false
+    manualSelector: false
+    selector: {matchLabels: {batch.kubernetes.io/controller-uid: 8b0c}}
+    template:
+      metadata: {creationTimestamp: null, labels: {controller-uid: 8b0c}}
+      spec:
+        containers: [{name: c, image: 'pt:2', command: [python, t.py], terminationMessagePolicy: File}]
+        restartPolicy: Never
+        dnsPolicy: ClusterFirst
+        terminationGracePeriodSeconds: 30
+  status: {active: 1}
+"""
+
+
+def test_what_a_server_wrote_is_on_the_closed_list() -> None:
+    (one,) = told(Source("got.yaml", STORED))
+    listed = {verdict.place for verdict in one.account.verdicts if verdict.listed}
+    assert {"status/active", "metadata/uid", "spec/suspend", "spec/template/spec/dnsPolicy"} <= listed
+    assert "spec/template/spec/terminationGracePeriodSeconds" in listed
+    assert not [verdict for verdict in one.account.verdicts if verdict.lost]
+
+
+TWO = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a.json: '{}'}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: one}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'a:1', command: [python, a.py]}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: two}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: c, image: 'a:1', command: [python, b.py], volumeMounts: [{name: s, mountPath: /s}], imagePullPolicy: Sometimes}
+      volumes: [{name: s, configMap: {name: settings}}]
+"""
+
+
+def test_an_object_goes_with_the_run_that_refers_to_it_and_a_finding_with_its_object() -> None:
+    settings, one, two = told(Source("two.yaml", TWO))
+    assert (settings.run, one.run, two.run) == ("two", "one", "two")
+    assert one.findings == ()
+    assert [finding.where.line for finding in two.findings if "Sometimes" in finding.message] == [20]
+    written = to_json([settings, one, two])
+    assert [entry["run"] for entry in written] == [settings.run, one.run, two.run]
+    assert set(written[0]["leaves"]) == {"same", "renamed", "changed", "override", "left_out"}
+
+
+def test_the_text_begins_with_what_is_lost() -> None:
+    text = to_text(told(Source("two.yaml", TWO.replace("imagePullPolicy: Sometimes", "nothing: true"))))
+    first, second, *_ = text.partition("two:")[2].splitlines()
+    assert "values as they are" in first
+    assert second.strip().startswith("LOST")

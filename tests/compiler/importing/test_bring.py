@@ -1,0 +1,213 @@
+"""What an import makes of manifests: runs that compile, that read well, and that come back as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.compiler.importing.samples import PYTORCH, PYTORCH_AS_A_RUN, SAMPLES
+from tests.compiler.public.cases import NAMES, case
+
+from trainwright.cluster import Cluster
+from trainwright.importing.bring import Brought, Imported, bring
+from trainwright.importing.read import Source, read
+from trainwright.reading import validate
+from trainwright.reading.document import parse_yaml
+from trainwright.run import Run
+from trainwright.targets import TARGET_MODULES
+from trainwright.validate import validate_files
+
+MANIFESTS, CRDS = os.environ.get("TRAINWRIGHT_MANIFESTS"), os.environ.get("TRAINWRIGHT_CRDS")
+
+
+def brought(text: str, existing: Cluster | None = None) -> Brought:
+    return bring(read([Source("given.yaml", text)]), "imported", existing)
+
+
+def only(text: str) -> Imported:
+    found = brought(text)
+    assert not found.failed, [finding for one in found.failed for finding in one.findings]
+    (run,) = found.runs
+    return run
+
+
+def emitted(run: Imported) -> str:
+    return "---\n".join(json.dumps(one, indent=1) + "\n" for one in run.compiled.manifests)
+
+
+def public(name: str) -> str:
+    text = (Path(str(MANIFESTS)) / f"{name}.yaml").read_text(encoding="utf-8")
+    for blank, value in (case(name).get("values") or {}).items():
+        text = text.replace(blank, value)
+    return text
+
+
+def assert_whole(text: str, folder: Path) -> Imported:
+    """That the run is what its own file says, that its objects are accepted, and that these give it back."""
+    run = only(text)
+    assert validate(Run, parse_yaml(run.text, "run.yaml")) == run.compiled.run
+    again = only(emitted(run))
+    assert again.run == run.run
+    (folder / "objects.yaml").write_text(emitted(run), encoding="utf-8")
+    report = validate_files([folder / "objects.yaml"], Path(CRDS) if CRDS else None, lambda _: "1.34", lambda _: True)
+    assert not report.errors, report.findings
+    return run
+
+
+@pytest.mark.parametrize("target", SAMPLES)
+def test_each_kind_becomes_a_run(target: str, tmp_path: Path) -> None:
+    assert assert_whole(SAMPLES[target], tmp_path).run["target"] == target
+
+
+def test_there_is_a_sample_for_each_target() -> None:
+    assert SAMPLES.keys() == TARGET_MODULES.keys()
+
+
+@pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
+@pytest.mark.parametrize("name", NAMES)
+def test_public_manifests_become_runs(name: str, tmp_path: Path) -> None:
+    run = assert_whole(public(name), tmp_path)
+    assert run.run["target"] == case(name)["run"]["target"]
+    pods = run.run.get("overrides", {}).get("pod", {})
+    assert len(pods) <= (name == "runtime-deepspeed-distributed"), "words say all, but for the delay of one probe"
+
+
+def test_a_run_reads_as_a_person_would_write_it() -> None:
+    assert only(PYTORCH).text == PYTORCH_AS_A_RUN
+
+
+def test_a_profile_is_drafted_and_says_what_is_a_guess() -> None:
+    found = brought(PYTORCH)
+    assert found.profile is not None
+    (pool,) = found.profile["node_pools"].values()
+    assert pool["labels"] == {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+    assert pool["taints"] == [{"key": "nvidia.com/gpu"}]
+    assert (pool["gpu"]["model"], pool["gpu"]["per_node"], pool["fabric"]["kind"]) == ("H100", 8, "efa")
+    assert found.profile["namespaces"]["nlp"]["claims"] == {"corpus": {"managed": False}}
+    assert found.profile["namespaces"]["nlp"]["queues"] == {"research": {"managed": False}}
+    assert "# a guess, as is the memory: CPUs of one node\n    cpus: 192" in found.profile_text
+    validate(Cluster, parse_yaml(found.profile_text, "imported.yaml"))
+
+
+def test_a_profile_that_is_there_says_what_it_lacks() -> None:
+    found = brought(PYTORCH)
+    assert found.profile is not None
+    own: dict[str, Any] = json.loads(json.dumps(found.profile))
+    del own["operators"], own["namespaces"]["nlp"]["claims"]
+    own["node_pools"]["h100"]["labels"] = {"node.kubernetes.io/instance-type": "other"}
+    there = brought(PYTORCH, validate(Cluster, parse_yaml(json.dumps(own), "profile.yaml")))
+    assert there.profile is None
+    assert list(there.lacks) == [
+        "operator training-operator, for PyTorchJob", "claim corpus in namespace nlp",
+        "a node pool with node.kubernetes.io/instance-type: p5.48xlarge and 8 nvidia.com/gpu on a node",
+    ]  # fmt: skip
+
+
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz012345"  # noqa: S105 - the form of one
+
+
+def test_a_secret_in_plain_text_is_never_copied() -> None:
+    text = PYTORCH.replace("/scripts/train.py]", f"/scripts/train.py, --token, {TOKEN}]")
+    text = text.replace("# NCCL is quiet by default.", f"# as in {TOKEN}")
+    text = text.replace("name: small-model\n", f"name: small-model\n  annotations: {{a: {TOKEN}}}\n", 1)
+    found = brought(text.replace("import torch\n", f"import torch  # {TOKEN}\n"))
+    written = found.profile_text + "".join(one.text for one in found.runs)
+    assert TOKEN not in written
+    (run,) = found.runs
+    assert run.run["env"]["HF_TOKEN"] == {"secret": "small-model-secrets", "key": "HF_TOKEN"}
+    assert run.run["workload"]["command"][-1] == "$(SECRET_1)"
+    assert {name for name, _ in run.hidden} >= {"HF_TOKEN", "SECRET_1"}
+    assert all(where.line for name, where in run.hidden if name == "HF_TOKEN")
+
+
+def test_what_the_server_writes_is_left_out() -> None:
+    (stored,) = (one for one in yaml.safe_load_all(SAMPLES["indexed-job"]))
+    stored["metadata"] |= {
+        "name": "sweep-x7k2p", "uid": "0a", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1,
+        "managedFields": [{"manager": "kubectl"}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }  # fmt: skip
+    pod = stored["spec"]["template"]["spec"]
+    pod |= {"dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "securityContext": {}}
+    pod["terminationGracePeriodSeconds"] = 30
+    pod["containers"][0] |= {"imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log"}
+    stored["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": "0a"}}
+    stored["spec"]["template"]["metadata"] = {"labels": {"batch.kubernetes.io/job-name": "sweep-x7k2p", "controller-uid": "0a"}}
+    stored["status"] = {"active": 4}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [stored]}
+    run = only(yaml.safe_dump(listed))
+    assert {**run.run, "run": "sweep"} == {**only(SAMPLES["indexed-job"]).run, "run": "sweep"}
+
+
+def test_what_controllers_make_is_no_run_of_its_own() -> None:
+    owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": "0a", "controller": True}
+    (job,) = yaml.safe_load_all(SAMPLES["indexed-job"])
+    job["metadata"] = {"name": "a-node-0", "ownerReferences": [owner]}
+    found = brought(f"{SAMPLES['job-set']}\n---\n{json.dumps(job)}")
+    assert [one.name for one in found.runs] == ["with-evaluator"]
+    assert [one.message for one in found.notes] == ["Job a-node-0 is made by a JobSet, which says all of it"]
+
+
+def test_a_wrapper_is_opened() -> None:
+    inner = list(yaml.safe_load_all(SAMPLES["pytorch-job"]))
+    del inner[0]["metadata"]["labels"]
+    wrapped = {
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": "wrapped", "labels": {"kueue.x-k8s.io/queue-name": "research"}},
+        "spec": {"components": [{"template": one} for one in inner]},
+    }  # fmt: skip
+    run = only(json.dumps(wrapped)).run
+    assert (run["run"], run["queue"], list(run["files"])) == ("small-model", "research", ["/scripts/train.py"])
+
+
+def test_a_leader_worker_set_is_refused_with_the_reason() -> None:
+    text = "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: serve}\nspec: {}\n"
+    found = brought(text)
+    assert not found.runs
+    assert "restart for ever" in found.notes[0].message
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)), "more than"),
+    ("kind: Job\nkind: Job\n", "is already on line 1"),
+    ("kind: Job\nspec:\n\tname: x\n", "a tab stands here"),
+    (f"kind: Job\nspec: {'[' * 20_000}", "nested more than"),
+    ("kind: Job\nmetadata:\n  name: {{ .Release.Name }}\n", "a template that nobody has rendered"),
+    ('apiVersion: batch/v1\nkind: Job\nmetadata: {name: "{{ .Release.Name }}"}\n', "with the blank {{ of a template"),
+    ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {completions: $NODES}\n", "the blank $NODES of a template"),
+])  # fmt: skip
+def test_what_cannot_be_read_is_said_at_its_line(text: str, said: str) -> None:
+    from trainwright.findings import CompileError
+
+    with pytest.raises(CompileError) as caught:
+        read([Source("given.yaml", text)])
+    (finding, *_) = caught.value.findings
+    assert said in finding.message
+    assert finding.where.line
+
+
+ODD = (5, [1], {"a": 1}, None, "")
+
+
+@pytest.mark.parametrize("target", SAMPLES)
+def test_no_shape_is_a_traceback(target: str) -> None:
+    """Values of an object, each in its turn, are of other types."""
+    objects = list(yaml.safe_load_all(SAMPLES[target]))
+    for number, way in enumerate(list(ways(objects[0]))[::4]):
+        changed = json.loads(json.dumps(objects))
+        owner: Any = changed[0]
+        for key in way[:-1]:
+            owner = owner[key]
+        owner[way[-1]] = ODD[number % len(ODD)]
+        found = brought("---\n".join(json.dumps(one) + "\n" for one in changed))
+        assert all(finding.message for one in found.failed for finding in one.findings)
+
+
+def ways(node: Any, way: tuple[Any, ...] = ()) -> Any:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield (*way, key)
+        yield from ways(value, (*way, key))
