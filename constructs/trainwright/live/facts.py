@@ -148,8 +148,8 @@ def _late(case: Case) -> str:
     """For how long it has been deleted, where that is longer than its pods have to end, with some minutes for all else."""
     asked = time_of(text(case.manifest or {}, "/metadata/deletionTimestamp"))
     specs = [pod.manifest["spec"] for pod in case.pods] + [found.spec for found in pods_in(case.manifest or {})]
-    grace = max((whole(spec, "/terminationGracePeriodSeconds", 30) for spec in specs), default=30)
-    if asked is None or case.snapshot.now - asked <= timedelta(seconds=grace or 30) + _UNHURRIED:
+    grace = max((whole(spec, "/terminationGracePeriodSeconds") or 30 for spec in specs), default=30)
+    if asked is None or case.snapshot.now - asked <= timedelta(seconds=grace) + _UNHURRIED:
         return ""
     return f"{(case.snapshot.now - asked).total_seconds() / 60:.0f} min"
 
