@@ -25,7 +25,7 @@ ifneq ($(filter rehearse,$(MAKECMDGOALS)),)
 endif
 
 # Two at a time, these neighbours run together: ranks of DeepSpeed and of Horovod spin while they wait, so those two are none.
-ALL_ENGINES := deepspeed ray horovod tensorflow xgboost
+ALL_ENGINES := deepspeed ray horovod tensorflow xgboost adapters
 ENGINES ?= $(ALL_ENGINES)
 ifneq ($(filter-out $(ALL_ENGINES),$(ENGINES)),)
   $(error ENGINES names $(filter-out $(ALL_ENGINES),$(ENGINES)), which has no environment of its own. There are: $(ALL_ENGINES))
@@ -151,7 +151,7 @@ bench-train: $(BENCH_VENV)/stamps/bench ## Measure training beside four other tr
 bench-gpu: $(BENCH_VENV)/stamps/bench ## Measure training on one H100 or H200 beside three other trainers (10 minutes)
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py
 
-engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horovod, Ray, TensorFlow and XGBoost, each by itself
+engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horovod, Ray, TensorFlow, XGBoost, and TRL and Lightning for our adapters, each by itself
 
 rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, those of the engines in their environments
 	$(BIN)/python -m pytest tests/trainer/test_manifests.py $(PYTEST_ARGS)
@@ -170,6 +170,7 @@ lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml;
 	$(COMPILE_ENGINE) --extra torch --extra deepspeed --output-file requirements/engines/deepspeed.txt
 	$(COMPILE_ENGINE) --extra torch --extra horovod --output-file requirements/engines/horovod.txt
 	$(COMPILE_ENGINE) --extra torch --extra ray --output-file requirements/engines/ray.txt
+	$(COMPILE_ENGINE) --extra torch --group engine-adapters --output-file requirements/engines/adapters.txt
 	$(COMPILE_ENGINE) --extra tensorflow --output-file requirements/engines/tensorflow.txt
 	$(COMPILE_ENGINE) --extra xgboost --group engine-xgboost --output-file requirements/engines/xgboost.txt
 	for name in $(IMAGE_LOCKS); do $(COMPILE) --constraint requirements/test.txt $(addprefix --constraint ,$(ENGINE_LOCKS)) \
@@ -228,7 +229,7 @@ $(BENCH_VENV)/stamps/bench: requirements/bench.txt requirements/torch.txt traine
 	@touch $@
 
 # The engines' own environments: what one of them pins would hold back the others, and `make test` needs none of them.
-TORCH_ENGINES := deepspeed horovod ray
+TORCH_ENGINES := deepspeed horovod ray adapters
 BUILT_ENGINES := deepspeed horovod
 ENGINE_PIP = $(@D:/stamps=)/bin/python -m pip --quiet --disable-pip-version-check
 

@@ -81,6 +81,9 @@ class Guarantee(Enum):
     RESTART_ALL = "restart of all ranks together"
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
+    SCRIPT_RESUME = "resume from what the script committed"
+    """What it loads of that is its own, so that nobody can promise that it resumes exactly."""
+    SCRIPT_STEPS = "hangs and metrics by the script's steps"
 
 
 class Elastic(NamedTuple):
@@ -240,6 +243,8 @@ class Recovery(NamedTuple):
     """What comes back after an eviction that delays nothing, and when, measured on real controllers; empty where unknown."""
     keeps_evicted: bool = False
     """Whether an evicted pod stays as it is, and nobody makes a new one until somebody deletes it."""
+    takes_others: str = ""
+    """Why the other pods cannot stay when one has ended; empty where it alone is replaced, under the supervisor."""
     first_ends: str = ""
     """What happens when the first pod ends with 0, where the run is not over with the last; the supervisor waits for all."""
 

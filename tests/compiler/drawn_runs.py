@@ -426,6 +426,8 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         "node_lost": st.sampled_from(("1s", "5m", "1h")),
         "peer_lost": st.sampled_from(("8s", "30s", "2m")),
         "peer_wait": st.sampled_from(("30m", "2h", "90s")),
+        "recovery": st.sampled_from(("in-place", "whole-job")),
+        "recovery_wait": st.sampled_from(("15m", "1m")),
         "watchdog": st.fixed_dictionaries({}, optional={"training": st.just("10m"), "slowdown": st.floats(1.5, 100)}),
         "preflight": st.fixed_dictionaries({}, optional={
             "when": st.sampled_from(("on-gpus", "always")), "budget": st.just("2m"), "min_tflops": st.floats(0.5, 1e4),

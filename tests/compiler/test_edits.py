@@ -67,6 +67,8 @@ EDITS: dict[str, Data] = {
     "on_disruption": {"on_disruption": "fail"},
     "peer_wait": {"peer_wait": "2h"},
     "peer_lost": {"peer_lost": "30s"},
+    "recovery": {"recovery": "in-place"},
+    "recovery_wait": {"recovery": "in-place", "recovery_wait": "20m"},
     "node_lost": {"node_lost": "5m"},
     "watchdog": {"watchdog": {"training": "10m"}},
     "preflight": {"preflight": {"min_tflops": 400}},

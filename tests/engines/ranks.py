@@ -22,15 +22,14 @@ from tests.processes import PATIENCE_SECONDS
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.rank.messages import (
-    AGREEMENT_ENV,
     ATTEMPT_ENV,
     FROM_RANK,
-    LINK_FD_ENV,
     FromRankMessage,
     PhaseChanged,
     Result,
     ToRankMessage,
 )
+from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
 
 LAST_SECONDS = 10.0
 """For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""

@@ -13,6 +13,7 @@ from tests.docs.test_snippets import Snippet, snippets
 from tests.pages import DOCS, blocks
 from tests.trainer.commands.program import run
 
+from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port
 
 PAGE = DOCS / "hugging-face.md"
@@ -66,9 +67,13 @@ def test_it_saves_and_goes_on_where_it_was(tmp_path: Path) -> None:
         return "".join(run(tmp_path, "train", "--spec", "run.json", "--directory", "mine"))
 
     train(2)
-    (tmp_path / "mine" / "checkpoint-3").mkdir()  # cut off before its last file
+    (tmp_path / "mine" / "trainer" / "checkpoint-3").mkdir()  # cut off before its last file
     train(4)
-    state = json.loads((tmp_path / "mine" / "checkpoint-4" / "trainer_state.json").read_text())
+    store = CheckpointStore(tmp_path / "mine")
+    newest, before = store.records()
+    assert (newest.step, before.step) == (4, 2)
+    assert not store.verify(newest)
+    state = json.loads(store.path(newest, "trainer_state.json").read_text())
     assert state["global_step"] == 4
     assert state["train_batch_size"] == 2
     assert (tmp_path / "mine" / "final" / "config.json").is_file()

@@ -95,6 +95,8 @@ class RunFields(TypedDict, total=False):
     on_disruption: Literal["restart", "fail"]
     peer_wait: Duration | str
     peer_lost: Duration | str
+    recovery: Literal["in-place", "whole-job"]
+    recovery_wait: Duration | str
     node_lost: Duration | str
     grace: Duration | str
     probes: Probes

@@ -15,17 +15,15 @@ from trainwright.cli.session import (
     QuietOption,
     RunArgument,
     fail,
-    no_such,
+    for_target,
     open_project,
     output,
     run_file,
     show,
-    stop,
     today,
 )
 from trainwright.compile import PlannedError
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.operators import TARGETS
 from trainwright.plan import Plan
 from trainwright.project.build import build_run, demand_profile
 from trainwright.project.clashes import refused_by_policies
@@ -33,7 +31,6 @@ from trainwright.project.load import load_sources_for
 from trainwright.project.status import last_records
 from trainwright.report.finding import to_json
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_data, plan_lines
-from trainwright.run import Run
 
 
 def command(
@@ -62,7 +59,7 @@ def command(
     try:
         demand_profile(sources, file.run.cluster)
         built = build_run(file, sources, today())
-        other = target and build_run(file._replace(run=_for_target(file.run, target)), sources, today())
+        other = target and build_run(file._replace(run=for_target(file.run, target)), sources, today())
     except CompileError as error:
         refuse(error.findings, error.plan if isinstance(error, PlannedError) else None)
     if other:
@@ -87,9 +84,3 @@ def command(
     others = [one.facts for name, one in records.items() if name != run and one.state == "active"]
     output("\n".join(plan_lines(built.compiled, built.output.locator, others)))
     show([*built.compiled.findings, *policies])
-
-
-def _for_target(run: Run, target: str) -> Run:
-    if target not in TARGETS:
-        stop(no_such("target", target, TARGETS))
-    return run.model_copy(update={"target": target})

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json as json_encoder
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, open_sources, run_file, say, stop
+from trainwright.cli.session import ProjectOption, fail, for_target, open_sources, run_file, say, stop, today
+from trainwright.findings import CompileError
+from trainwright.project.build import build_run
 from trainwright.project.status import last_records
+
+if TYPE_CHECKING:
+    from trainwright.rehearsal.setting import FaultKind
 
 
 def command(
@@ -16,12 +22,24 @@ def command(
     project: ProjectOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="First empty the volumes that the pods write to.")] = False,
     workspace: Annotated[Path | None, typer.Option(metavar="DIR", help="For volumes and logs; default: .rehearsal/RUN.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Compile the run for another target, and play that in place of dist/.")
+    ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="At most so many pods of each role.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Train so many steps: only where our trainer trains.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="End the rehearsal as failed after so long.")] = None,
     python: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Virtual environment that stands for the image; default: this one.")
     ] = None,
+    kill: Annotated[list[str] | None, typer.Option(metavar="POD|RANK@STEP", help="SIGKILL a pod, or one rank.")] = None,
+    preempt: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Evict a pod, as a drain does.")] = None,
+    node_lost: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Lose its node for good.")] = None,
+    oom: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Its main container is out of memory.")] = None,
+    hang: Annotated[list[str] | None, typer.Option(metavar="RANK@STEP", help="Freeze a rank.")] = None,
+    corrupt: Annotated[str | None, typer.Option(metavar="newest", help="Damage the newest checkpoint before that.")] = None,
+    chaos: Annotated[int, typer.Option(metavar="N", min=0, help="N faults by chance.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of --chaos: the same faults for the same number.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="What became of it as JSON, on standard output.")] = False,
     mount: Annotated[list[str] | None, typer.Option(metavar="PATH=FOLDER", help="A folder here for a path in the pods.")] = None,
 ) -> None:
     """Play a run's pods here, from the YAML in dist/.
@@ -30,17 +48,23 @@ def command(
     goes on from its last checkpoint. Ends with 0 if the Job completed, 1 if it failed, 3 if the manifests cannot work or this
     machine cannot play them, 143 if it was told to end.
     """
-    from trainwright.rehearsal import rehearse_file
+    from trainwright.rehearsal import Options, own_programs, rehearse_file
 
-    path, folder = _file(run, project)
-    programs = None if python is None else python / "bin"
-    if programs is not None and not (programs / "python").is_file():
-        stop(f"--python {python}: there is no {programs / 'python'}; name the folder of a virtual environment")
+    path, folder = _file(run, project) if target is None else _compiled(run, project, target)
+    if python is not None and not (python / "bin" / "python").is_file():
+        stop(f"--python {python}: there is no {python / 'bin' / 'python'}; name the folder of a virtual environment")
+    if corrupt not in (None, "newest"):
+        stop(f"--corrupt {corrupt}: write `newest`, for the newest checkpoint that is committed")
     mounts = dict(_mount(text) for text in mount or [])
-    raise typer.Exit(rehearse_file(
-        path, workspace=workspace or folder, fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout, mounts=mounts,
-        programs=programs,
-    ))  # fmt: skip
+    asked: dict[FaultKind, list[str] | None] = {
+        "kill": kill, "preempt": preempt, "node-lost": node_lost, "oom": oom, "hang": hang,
+    }  # fmt: skip
+    chosen = Options(
+        fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout, directory=mounts.pop(".", None), mounts=mounts,
+        faults=tuple((kind, text) for kind, texts in asked.items() for text in texts or []), corrupt=corrupt is not None,
+        chaos=chaos, seed=seed, programs=python.absolute() / "bin" if python else own_programs(),
+    )  # fmt: skip
+    raise typer.Exit(rehearse_file(path, workspace=workspace or folder, options=chosen, as_json=json))
 
 
 def _file(run: str, project: Path | None) -> tuple[Path, Path]:
@@ -61,8 +85,25 @@ def _file(run: str, project: Path | None) -> tuple[Path, Path]:
     return path, where.root / ".rehearsal" / run
 
 
+def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path]:
+    """A file of what it compiles to for another target, which is not dist/."""
+    where, sources = open_sources(project)
+    file = sources.runs[run_file(sources, run)]
+    try:
+        built = build_run(file._replace(run=for_target(file.run, target)), sources, today())
+    except CompileError as error:
+        fail(error.findings)
+    folder = where.root / ".rehearsal" / f"{run}.{target}"
+    path = folder.with_suffix(f".{target}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json_encoder.dumps({"apiVersion": "v1", "kind": "List", "items": list(built.compiled.manifests)}))
+    say(f"compiled from {file.name} for {target}: this plays {where.shown(path)}, which is not in dist/\n")
+    return path, folder
+
+
 def _mount(text: str) -> tuple[str, Path]:
     path, separator, folder = text.partition("=")
-    if not separator or not path.startswith("/") or not Path(folder).is_dir():
-        stop(f"--mount {text}: write PATH=FOLDER, an absolute path in the pods and a folder on this machine")
+    if not separator or not (path.startswith("/") or path == ".") or not Path(folder).is_dir():
+        stop(f"--mount {text}: write PATH=FOLDER, an absolute path in the pods (or . for the image's working directory) and a "
+             "folder on this machine")
     return path, Path(folder).resolve()

@@ -20,6 +20,7 @@ from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.project.load import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 from trainwright.report.formats import Format
+from trainwright.run import Run
 
 
 class Exit(IntEnum):
@@ -200,6 +201,15 @@ def run_file(sources: Sources, name: str, refuse: Callable[[Sequence[Finding]], 
     unread = dict.fromkeys(str(path) for path in errors if path.parent.name in ("charts", "runs"))
     also = f"; not read: {', '.join(unread)}, see `trainwright check`" if unread else ""
     stop(no_such("run", name, sources.runs) + also)
+
+
+def for_target(run: Run, target: str) -> Run:
+    """The same run on another target; a name that is none ends the command."""
+    from trainwright.operators import TARGETS
+
+    if target not in TARGETS:
+        stop(no_such("target", target, TARGETS))
+    return run.model_copy(update={"target": target})
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> str:

@@ -3,9 +3,9 @@
 Fields are texts, and one that is not there is empty. The kinds:
 
 - ``object``: the one that carries the run. ``kind``, ``group``, ``name``, each plain value of its spec and status, ``deleting``,
-  ``held`` (finalizers that keep it), ``suspended``, ``queue`` (of Kueue), ``acted`` (whether its controller has), ``old`` (older
-  than events last), ``told`` (whether events are in the snapshot), ``workload`` (of Kueue; ``none`` where there is
-  none).
+  ``late`` (for how long, where too long), ``held`` (finalizers that keep it), ``suspended``, ``queue`` (of Kueue), ``acted``
+  (whether its controller has), ``old`` (older than events last), ``told`` (whether events are in the snapshot), ``workload``
+  (of Kueue; ``none`` where there is none).
 - ``gone``: in its place where it is not there. ``asked`` (whether the snapshot would have it).
 - ``condition``: of it, of what its controllers made, of its Workload, PodGroup and queues. ``of``, ``name``, ``type``,
   ``status``, ``reason``, ``message``; ``type`` is ``Phase`` of a phase, ``AdmissionCheck`` of Kueue's checks, ``Stopped`` of what
@@ -65,12 +65,15 @@ from trainwright.live.snapshot import (
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKey
 from trainwright.manifest.labels import in_foundation
-from trainwright.objects.fields import condition, items, mapping, text, texts
+from trainwright.manifest.pods import pods_in
+from trainwright.objects.fields import condition, items, mapping, text, texts, whole
 from trainwright.operators.operator import status
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _OF_KUEUE = ("CreatedWorkload", "UpdatedWorkload", "DeletedWorkload", "Started", "Stopped", "FinishedWorkload")
 """Reasons of events that Kueue writes for the object itself (kubernetes-sigs/kueue, pkg/controller/jobframework/events.go)."""
+_UNHURRIED = timedelta(minutes=10)
+"""More than controllers take for a deletion beside the grace period of the pods."""
 _STALE = timedelta(minutes=1)
 """A pod that was made, or failed, so long after an event is no consequence of it."""
 _STARTED = ("Pulling", "Pulled", "Created", "Started")
@@ -133,12 +136,22 @@ def _object(case: Case) -> Iterator[Fact]:
     fields = {
         **{key: str(value) for part in stated for key, value in part.items() if isinstance(value, str | int)},
         "kind": case.kind.kind, "group": case.kind.group, "name": case.name, "deleting": yes("deletionTimestamp" in metadata),
-        "held": ", ".join(foreign(texts(metadata, "/finalizers"))), "suspended": yes(suspended),
+        "held": ", ".join(foreign(texts(metadata, "/finalizers"))), "late": _late(case), "suspended": yes(suspended),
         "queue": text(metadata, f"/labels/{_QUEUE.replace('/', '~1')}"), "acted": yes(acted),
         "old": yes(made is not None and case.snapshot.now - made > EVENTS_LAST), "told": yes(case.snapshot.asked(EVENT)),
         "workload": ", ".join(workloads) or ("none" if known else ""),
     }  # fmt: skip
     yield Fact("object", fields, f"{case.kind.kind}/{case.name}: {_shown_object(fields)}")
+
+
+def _late(case: Case) -> str:
+    """For how long it has been deleted, where that is longer than its pods have to end, with some minutes for all else."""
+    asked = time_of(text(case.manifest or {}, "/metadata/deletionTimestamp"))
+    specs = [pod.manifest["spec"] for pod in case.pods] + [found.spec for found in pods_in(case.manifest or {})]
+    grace = max((whole(spec, "/terminationGracePeriodSeconds", 30) or 0 for spec in specs), default=30)
+    if asked is None or case.snapshot.now - asked <= timedelta(seconds=grace) + _UNHURRIED:
+        return ""
+    return f"{(case.snapshot.now - asked).total_seconds() / 60:.0f} min"
 
 
 def _shown_object(fields: Mapping[str, str]) -> str:

@@ -39,7 +39,8 @@ def pod_facts(case: Case) -> Iterator[Fact]:
         deadline = time_of(text(metadata, "/deletionTimestamp"))
         fields = {
             "pod": pod.name, "role": pod.role, "label": case.label(pod.name), "state": pod.state, "node": pod.node,
-            "unready": yes(node and not is_ready(node)), "cordoned": yes(node and mapping(node, "/spec").get("unschedulable")),
+            "unready": yes(not is_ready(node) if node else pod.node and nodes),
+            "cordoned": yes(node and mapping(node, "/spec").get("unschedulable")),
             "why": text(disruption, "/reason") if hit else "", "words": text(disruption, "/message") if hit else "",
             "deleting": yes(pod.deleting), "held": ", ".join(foreign(texts(metadata, "/finalizers"))),
             "overdue": yes(deadline and case.snapshot.now > deadline), "phase": pod.phase,

@@ -14,6 +14,7 @@ from typing import Any
 from trainwright.page.data import details, rows
 from trainwright.project.built import Build
 from trainwright.project.load import Project
+from trainwright.project.status import last_records
 from trainwright.review import Review
 from trainwright.review.lines import summary
 
@@ -31,7 +32,8 @@ def page(project: Project, build: Build, review: Review | None, watch: Watch) ->
     changes = {run.run: run for run in review.runs} if review else {}
     listed = rows(build, changes)
     names = [str(row["run"]) for row in listed]
-    packed = {name: _packed(details(project, build, name, changes.get(name))) for name in watch(names, "drawing")}
+    records = last_records(project).runs
+    packed = {name: _packed(details(project, build, name, changes.get(name), records)) for name in watch(names, "drawing")}
     data = {
         "project": project.root.resolve().name,
         "diff": f"{review.base} to {review.head}: {summary(review)}" if review else "",

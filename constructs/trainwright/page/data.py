@@ -10,6 +10,7 @@ from trainwright.findings import CompileError, Finding, Severity
 from trainwright.page.drawing import drawing
 from trainwright.project.built import Build, BuiltRun
 from trainwright.project.load import Project
+from trainwright.project.record import RunRecord
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_rows
 from trainwright.review.model import RunReview
@@ -48,7 +49,7 @@ def _bare(name: str, state: str, team: str = "", cluster: str = "", queue: str |
     return {"run": name, "state": state, "team": team, "cluster": cluster, "queue": queue or "", **empty}
 
 
-def details(project: Project, build: Build, name: str, change: RunReview | None) -> Data:
+def details(project: Project, build: Build, name: str, change: RunReview | None, records: Mapping[str, RunRecord]) -> Data:
     """What stands behind a row. A run that does not compile has its findings alone."""
     built = build.users.get(name)
     data: Data = {"findings": to_json(_findings(build, name, built)), "change": _change(change)}
@@ -56,7 +57,8 @@ def details(project: Project, build: Build, name: str, change: RunReview | None)
         return data
     waivers = [f"{one.code} until {one.expires}: {one.reason}" for one in built.file.run.waivers]
     held = [f"held as {name}-{built.identity}: {built.held.hold.why}"] if built.held else []
-    rows = list(plan_rows(built.compiled))
+    others = [one.facts for other, one in records.items() if other != name and one.state == "active"]
+    rows = list(plan_rows(built.compiled, others))
     return {
         **data, "name": built.compiled.plan.name, "file": built.file.name, "remarks": [*held, *waivers], "plan": rows,
         "drawing": drawing(built.compiled), "yaml": _yaml(project, built),

@@ -78,7 +78,7 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
         every=every,
         every_seconds=seconds,
         every_steps=steps,
-        keep=run.checkpoints.keep if ours else None,
+        keep=run.checkpoints.keep if run.saved_by in ("trainer", "script") else None,
         size=size,
         save_seconds=None if size is None else round(size / _bytes_per_second(run, cluster, claim), 1),
         background=saves_in_background(run),

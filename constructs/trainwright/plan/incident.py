@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Needs
-from trainwright.run import Run
+from trainwright.handshake import Binding, Needs, Rendezvous
+from trainwright.plan.model import RecoveryPlan
+from trainwright.run import CommandWorkload, Run
 from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
@@ -28,12 +29,36 @@ def delayed(binding: Binding, supervised: bool) -> bool:
     return binding.recovery.delays == "all" or (binding.recovery.delays == "ignored" and supervised)
 
 
-def incident(binding: Binding, needs: Needs, supervised: bool) -> str:
+def plan_recovery(
+    run: Run, cluster: Cluster, needs: Needs, binding: Binding, operators: Collection[str]
+) -> RecoveryPlan | None:
+    """None where no supervisors are connected that could agree on another attempt.
+
+    Args:
+        operators: by which the run's target makes its pods.
+    """
+    if not needs.talk or isinstance(run.workload, CommandWorkload):
+        return None
+    why_not = binding.recovery.takes_others
+    if needs.elastic:
+        why_not = "an elastic run goes on by itself, with the pods that are left"
+    elif needs.rendezvous not in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
+        why_not = why_not or f"no supervisor decides for all pods where the rendezvous is {needs.rendezvous.value}"
+    evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
+    why_not = "; ".join(filter(None, (why_not, *evicting)))
+    return RecoveryPlan(run.recovery == "in-place" and not why_not, run.recovery_wait, why_not)
+
+
+def incident(binding: Binding, needs: Needs, supervised: bool, recovery: RecoveryPlan | None = None) -> str:
     """What comes back, and when; empty where that is not known."""
-    if not delayed(binding, supervised):
-        return binding.recovery.returns
     first, *more = (delay(number) for number in range(1, 8))
     after = f"{first} s, then {', '.join(map(str, more))} s where the same pod is lost again"
+    if recovery and recovery.in_place:
+        back = f"after {after}" if delayed(binding, supervised) else "at once"
+        others = f"; the others stay, and wait for it, up to {recovery.wait}" if needs.nodes > 1 else ""
+        return f"that pod alone comes back {back}{others}; a rank that is lost costs no pod"
+    if not delayed(binding, supervised):
+        return binding.recovery.returns
     if supervised and needs.talk:
         return f"all pods leave together and come back after {after}"
     return f"that pod alone comes back after {after}" + ("; its peers wait for it" if needs.talk else "")
@@ -48,6 +73,12 @@ class Impatient(NamedTuple):
     """How long it waits after a loss; None for as long as it takes, or where time does not matter."""
     source: str
     """Where the profile states it."""
+    anyway: bool = False
+    """Whether it does so however soon they come back."""
+
+    def evicts_within(self, wait: Duration) -> bool:
+        """Whether pods that wait so long may be evicted meanwhile."""
+        return self.anyway or (self.after is not None and self.after < wait)
 
 
 def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> Iterator[Impatient]:
@@ -70,7 +101,7 @@ def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[st
     jobset = cluster.operators.get("jobset")
     if "jobset" in operators and needs.most_nodes > 1 and jobset and jobset.exclusive_placement:
         said = "JobSet deletes all other pods where that of node 0 comes back in another place"
-        yield Impatient(said, None, "cluster:/operators/jobset/exclusive_placement")
+        yield Impatient(said, None, "cluster:/operators/jobset/exclusive_placement", anyway=True)
 
 
 def loss_beyond(limit: Duration) -> int | None:

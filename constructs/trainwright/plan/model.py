@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trainwright.handshake import Gang
 from trainwright.run import ConfigMapReference, Saver, SecretReference
-from trainwright.units import Bytes, Cpu
+from trainwright.units import Bytes, Cpu, Duration
 from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 
@@ -50,6 +50,17 @@ class ControlPlan(NamedTuple):
     """Of the file in a pod."""
     shown: str
     """For the plan."""
+
+
+class RecoveryPlan(NamedTuple):
+    """What becomes of the pods that are left when a rank or a pod is lost."""
+
+    in_place: bool
+    """They stay, and make the next attempt."""
+    wait: Duration
+    """For a pod to come back."""
+    why_not: str
+    """Why not in place; empty where it is possible."""
 
 
 class BatchPlan(NamedTuple):
@@ -316,3 +327,5 @@ class Plan(NamedTuple):
     """None where pods may share a node."""
     control: ControlPlan | None = None
     """None where no supervisor listens for another."""
+    recovery: RecoveryPlan | None = None
+    """None where no supervisors could agree on another attempt."""

@@ -27,6 +27,7 @@ from trainwright.plan.environment import (
 )
 from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
+from trainwright.plan.incident import plan_recovery
 from trainwright.plan.model import (
     AmountPlan,
     CheckpointPlan,
@@ -58,6 +59,10 @@ class Carrier(Protocol):
 
     name: str
     title: str
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of all that must be installed."""
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
@@ -104,6 +109,11 @@ class Resolution(NamedTuple):
     def supervised(self) -> bool:
         """Whether our supervisor is in every pod, but for those of further roles."""
         return all(self.processes[role.name].supervised for role in self.binding.roles if not role.further)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether pods stay when a rank or another pod is lost."""
+        return self.plan.recovery is not None and self.plan.recovery.in_place
 
     @property
     def gpus(self) -> int:
@@ -193,6 +203,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         checkpoint=checkpoint,
         grace=plan_grace(run, checkpoint),
         control=_control(run, cluster, needs),
+        recovery=plan_recovery(run, cluster, needs, binding, target.operators),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     pools = role_pools(run, cluster, needs, binding.roles, locate)
@@ -279,6 +290,7 @@ def _plan(
         data=plan_data(run),
         placement=plan_placement(run, [role for role in inputs.binding.roles if pools[role.name] == inputs.pool]),
         control=planned.control,
+        recovery=planned.recovery,
     )
 
 
@@ -429,6 +441,9 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
     )
 
 
+_BY_LIBRARY = {Guarantee.SCRIPT_RESUME, Guarantee.SCRIPT_STEPS}
+
+
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     """The guarantees that target, topology, workload and engine all keep; an opaque command has none. What a program saves when
     it is told to end is nobody's guarantee unless the run says that it saves.
@@ -438,9 +453,11 @@ def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
         saves = {Guarantee.SIGTERM_SAVE} if run.saved_by == "own" else set()
-        kept &= {Guarantee.RESTART_ALL} | ({Guarantee.EXIT_CODES} | saves if run.workload.protocol else set())
-    elif engine := run.topology.engine:
-        kept -= _beyond(CAPABILITIES[engine])
+        protocol = {Guarantee.EXIT_CODES} | saves if run.workload.protocol else set()
+        library = _BY_LIBRARY | {Guarantee.SIGTERM_SAVE} if run.saved_by == "script" else set()
+        kept &= {Guarantee.RESTART_ALL} | protocol | library
+    else:
+        kept -= _BY_LIBRARY | (_beyond(CAPABILITIES[engine]) if (engine := run.topology.engine) else set())
     return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)
 
 

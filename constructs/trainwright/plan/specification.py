@@ -27,6 +27,7 @@ from trainwright.plan.model import (
     ElasticPlan,
     GracePlan,
     LearningRatePlan,
+    RecoveryPlan,
     RendezvousPlan,
     WorldPlan,
 )
@@ -53,6 +54,7 @@ class PlannedParts(NamedTuple):
     checkpoint: CheckpointPlan | None
     grace: GracePlan
     control: ControlPlan | None
+    recovery: RecoveryPlan | None
 
 
 def build_specification(
@@ -88,6 +90,7 @@ def build_specification(
             "peer_lost_seconds": run.peer_lost.seconds,
             "watchdog": _in_seconds(run.watchdog),
             "preflight": _in_seconds(run.preflight),
+            "recovery": _recovery(run, planned.recovery),
         },
         "http_port": rendezvous.http_port,
         "work": work,
@@ -105,6 +108,10 @@ def _in_seconds(settings: Model) -> dict[str, Any] | None:
         for name, value in changed_fields(settings).items()
     }
     return stated or None
+
+
+def _recovery(run: Run, planned: RecoveryPlan | None) -> dict[str, Any] | None:
+    return {"restarts": run.restarts, "wait_seconds": planned.wait.seconds} if planned and planned.in_place else None
 
 
 def _taken(part: BaseModel, shared: type[Contract]) -> dict[str, Any]:
@@ -156,7 +163,12 @@ def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
     workload = run.workload
     if isinstance(workload, ScriptWorkload):
         directory = planned.checkpoint.directory if planned.checkpoint else None
-        return {"kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory}
+        keeps = run.saved_by == "script"
+        return {
+            "kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory,
+            "checkpoints": {"keep": run.checkpoints.keep, "resume": run.checkpoints.resume} if keeps else None,
+            "config": workload.config,
+        }
     if isinstance(workload, TrainerWorkload):
         return _training(run, workload, planned)
     if isinstance(workload, BoostingWorkload):
@@ -240,7 +252,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
         f"/work/{key}": (f"run:/workload/{key}", STATED)
-        for key in (*TrainingSettings.model_fields, *BoostingSettings.model_fields, "command", "protocol")
+        for key in (*TrainingSettings.model_fields, *BoostingSettings.model_fields, "command", "protocol", "config")
     },
 }
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""

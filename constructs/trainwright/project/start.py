@@ -26,7 +26,7 @@ def start_of(before: Facts, after: Facts) -> Start:
     """By what a record says of its checkpoints, of its mounts, and of the address of its object store."""
     if saved_by(after) == "unknown":
         return Start.NOT_SAID
-    if after.get("checkpoints.resume") == "never" and saved_by(after) == "trainer":
+    if after.get("checkpoints.resume") == "never" and saved_by(after) != "own":
         return Start.NEVER
     if not before:
         return Start.UNKNOWN

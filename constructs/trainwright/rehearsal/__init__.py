@@ -5,9 +5,9 @@ from trainwright.rehearsal.differences import Difference
 from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, UsageError
 from trainwright.rehearsal.observer import Observer, Opening
 from trainwright.rehearsal.rehearse import Outcome, rehearse
-from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.setting import Options, own_programs
 
 __all__ = [
     "Blocker", "CannotPlayError", "CannotWorkError", "Difference", "Observer", "Opening", "Options", "Outcome", "UsageError",
-    "rehearse", "rehearse_file",
+    "own_programs", "rehearse", "rehearse_file",
 ]

@@ -8,16 +8,19 @@ import socket
 import sys
 from collections.abc import Iterator
 from importlib.metadata import distributions, requires
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from trainwright.rehearsal.agreements import check_agreements
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program
+from trainwright.rehearsal.environment import Environment, command_line, container_environment
 from trainwright.rehearsal.kinds import Container
+from trainwright.rehearsal.meeting import check_meeting
 from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
+from trainwright.rehearsal.programs import check_programs
 from trainwright.rehearsal.setting import Options, own_programs
-from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_files
+from trainwright.rehearsal.volumes import check_volumes, rendered_files
 from trainwright_trainer.contract import Script
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import EngineName
@@ -35,8 +38,6 @@ EXTRAS: dict[EngineName, tuple[str, ...]] = {
 MOST_PODS = 200
 MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Variables from which torch and torchrun take the port of the rendezvous."""
-PROGRAM_ENDINGS = (".py", ".sh", ".pyz")
-"""Of files that a command starts, and does not write."""
 RENDEZVOUS = "rendezvous"
 """Name of the container port where the ranks meet."""
 
@@ -97,31 +98,19 @@ def check_objects(objects: Objects, specification: Specification | None, options
     if specification is not None:
         yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
+    yield from check_agreements(objects, specification)
+    yield from check_meeting(objects, dns)
 
 
 def _check_command(
     container: Container, environment: Environment, specification: Specification | None, options: Options, where: str
 ) -> Iterator[Blocker]:
-    words = command_line(container, environment.values)
     if not container.command:
         yield Blocker(where, "it runs the image's own entrypoint, which is not known here", "write its command")
         return
-    local = PathRewriter(options.mounts)
-    if find_program(local(words[0]), options.search_path(environment.values)) is None:
-        yield Blocker(where, f'failed to start: exec: "{words[0]}": executable file not found in $PATH',
-                      f"install it into this Python's environment, correct the command, or {_mount(words[0])}")
     work = specification.spec.work if specification and SPEC_ENV in environment.values else None
-    mounted = [mount.mount_path for mount in container.volume_mounts]
-    for word in dict.fromkeys((*words[1:], *(work.command if isinstance(work, Script) else ()))):
-        path = PurePosixPath(word)
-        is_mounted = any(path.is_relative_to(mount) for mount in mounted)
-        if path.is_absolute() and path.suffix in PROGRAM_ENDINGS and not is_mounted and not Path(local(word)).exists():
-            yield Blocker(where, f"{word} is not on this machine: only the image has it", _mount(word))
-
-
-def _mount(word: str) -> str:
-    parent = PurePosixPath(word).parent if word.startswith("/") else "PATH"
-    return f"name a folder that stands for the image's: --mount {parent}=FOLDER"
+    program = work.command if isinstance(work, Script) else ()
+    yield from check_programs(container, command_line(container, environment.values), environment.values, program, options, where)
 
 
 def _check_names(container: Container, environment: Environment, dns: ClusterDns, where: str) -> Iterator[Blocker]:
@@ -168,11 +157,14 @@ def _check_world(objects: Objects, specification: Specification, dns: ClusterDns
         at_once = sum(not slot.later for slot in nodes)
         yield Blocker(objects.where, f"{at_once} of its pods run at once, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
-    if meeting is None or not nodes:
+    host = meeting.host if meeting else getattr(world.rendezvous, "host", None)
+    if host is None or not nodes:
         return
-    found = dns.find(meeting.host)
+    found = dns.find(host)
     if isinstance(found, Unresolvable):
         yield _unresolvable(f"{specification.where}, world.rendezvous.host", found)
+    elif meeting is None:
+        return
     elif found is not nodes[0]:
         yield Blocker(f"{specification.where}, world.rendezvous.host", f"{meeting.host} is not pod 0, where rank 0 listens",
                       f"write the name of pod {nodes[0].host_name}")
@@ -213,6 +205,14 @@ def _check_probes(container: Container, specification: Specification | None, whe
         elif isinstance(target.port, int) and specification and probe.http_get and number != specification.spec.http_port:
             yield Blocker(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
                           f"{specification.spec.http_port}: nothing would answer", "make the two equal")
+        elif probe.tcp_socket and specification and number not in _listened(specification):
+            yield Blocker(f"{where}, {field}", f"it connects to port {number}, where nothing listens by {specification.where}",
+                          f"write http_port, {specification.spec.http_port}")
+
+
+def _listened(specification: Specification) -> set[int]:
+    meeting = specification.meeting
+    return {specification.spec.http_port, *((meeting.port, meeting.control_port) if meeting else ())}
 
 
 def _check_master_port(container: Container, where: str) -> Iterator[Blocker]:

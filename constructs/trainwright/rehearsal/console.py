@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,59 +14,42 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trainwright.findings import visible
-from trainwright.operators.ending import Decision, IndexFailed, PodEnd, Replace, Restart
+from trainwright.operators.ending import ContainerEnd, Decision, IndexFailed, PodEnd, Replace, Restart
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
-from trainwright.rehearsal.setting import Options, own_programs
-from trainwright_trainer.contract import ExitCode
+from trainwright.rehearsal.setting import Options
+from trainwright_trainer.contract import EXIT_CODES, ExitCode
+from trainwright_trainer.contract.exit_codes import Disposition
 
 PLAIN_SECONDS = 2.0
 """Time between two lines of progress where the output is not a terminal."""
 LONGEST_MESSAGE = 200
 """Characters of a termination message that are shown."""
-FAILURE_LINES = 15
-"""Lines that are shown of the log of the pod that failed first."""
+ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception|Interrupt)\b|(?i:fatal|error)\b).*")
+"""A line of a log in which a program says why it failed."""
 MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "evaluated", "stopped"})
 """Events of rank 0 that are shown as lines of their own."""
 
 
 def rehearse_file(
-    path: Path,
-    *,
-    workspace: Path,
-    fresh: bool = False,
-    nodes: int | None = None,
-    steps: int | None = None,
-    timeout_seconds: float | None = None,
-    mounts: Mapping[str, Path] | None = None,
-    programs: Path | None = None,
-    console: Console | None = None,
+    path: Path, *, workspace: Path, options: Options | None = None, as_json: bool = False, console: Console | None = None
 ) -> int:
     """Rehearse the manifests in a file, and print what happens.
 
     Args:
         path: A file of ``dist/``: one run's objects. Those of its namespace lie in ``../foundation``.
         workspace: Holds the claims, which stay, and the logs of the last rehearsal.
-        fresh: Empty the claims that the pods write to first.
-        nodes: At most so many pods of a role.
-        steps: How long our trainer trains.
-        timeout_seconds: End the rehearsal as failed after so long.
-        mounts: Path in the containers -> folder here that stands for it.
-        programs: ``bin`` of the environment whose programs the pods start; this Python's by default.
+        options: What the caller chooses.
+        as_json: Write what became of it to standard output as one JSON object, and all else to standard error.
         console: Where to print; standard output by default.
 
     Returns:
         The exit code: 0 the Job completed, 1 it failed, 2 the request is wrong, 3 the manifests cannot work or this machine
         cannot play them, 143 a signal ended the rehearsal.
     """
-    console = console or Console()
-    folders = {mount: folder.absolute() for mount, folder in (mounts or {}).items()}
-    programs = (programs or own_programs()).absolute()
-    options = Options(
-        fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout_seconds, mounts=folders, programs=programs,
-    )
+    console, options = console or Console(stderr=as_json), options or Options()
     observer = ConsoleObserver(console)
     try:
         outcome = rehearse(objects_in(path), workspace, options, observer, foundation=foundation_of(path))
@@ -81,6 +65,8 @@ def rehearse_file(
     finally:
         observer.close()
     print_outcome(console, outcome, workspace.absolute())
+    if as_json:
+        print(json.dumps(as_document(outcome)))
     return outcome.exit_code
 
 
@@ -155,6 +141,12 @@ class ConsoleObserver(Observer):
                       f"({f'restart {decision.restarts}' if decision.counted else 'not counted'})")
         elif isinstance(decision, IndexFailed):
             self._say(f"[yellow]{end.role} {end.index} has failed for good[/]")
+
+    def disturbed(self, what: str) -> None:
+        self._say(f"[bold magenta]{escape(what)}[/]")
+
+    def comparing(self) -> None:
+        self._say("the same run is played without faults, to compare the losses")
 
     def stopping(self, reason: str) -> None:
         self._say(f"{escape(reason)}: all pods are told to end")
@@ -234,47 +226,90 @@ def describe_end(end: PodEnd) -> str:
 
 
 def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
-    """Print what came of it, and where its logs and checkpoints are."""
+    """Print what came of it, and where its logs and checkpoints are; of a failure no more than five lines."""
     style = {"Complete": "green", "Failed": "red", "Stopped": "yellow"}[outcome.status]
-    log = outcome.training
-    rows: list[tuple[str, str]] = []
-    if log.first_loss is not None and log.last_loss is not None:
-        rows.append(("loss", f"{log.first_loss:.3f} -> {log.last_loss:.3f} (steps {log.first_step} to {log.step})"))
-    if log.accuracy is not None:
-        rows.append(("held-out accuracy", f"{log.accuracy:.1%}"))
-    if log.checkpoint is not None:
-        rows.append(("checkpoint", log.checkpoint))
-    rows.append(("duration", f"{outcome.seconds:.0f} s"))
-    rows += [(f"pod {end.pod}", describe_end(end)) for end in outcome.pods]
-    rows.append(("logs", str(workspace / "pods")))
     headline = f"\n[bold {style}]{outcome.status}[/]: {escape(outcome.reason)}, {escape(outcome.message)}"
     console.print(headline, highlight=False, soft_wrap=True)
-    for name, text in rows:
+    rows = _failure(outcome, workspace) if outcome.status == "Failed" else _results(outcome, workspace)
+    for name, text in (*rows, *outcome.verdict.rows()):
         console.print(f"  [dim]{escape(name):<18}[/] {escape(text)}", highlight=False, soft_wrap=True)
-    if outcome.status == "Failed":
-        _print_first_failure(console, outcome, workspace)
     if outcome.status == "Stopped":
         step = outcome.committed_step
         console.print("No step is known to be committed." if step is None else
                       f"Step {step} is committed: rehearse again to resume from it.", highlight=False)
-    elif any(message.code == ExitCode.NO_PROGRESS for message in outcome.termination_messages):
-        console.print("Attempts of earlier rehearsals count too: --fresh forgets them.", highlight=False)
     elif outcome.was_complete:
         console.print("The run was complete before: rehearse with --fresh to train again.", highlight=False)
 
 
-def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) -> None:
-    """The end of the log of the pod that failed first; that of pod 0 was printed as it came."""
-    first = next((end for end in outcome.pods if not end.succeeded), None)
-    failed = first.failed_container if first else None
-    if first is None or failed is None:
-        return
-    log = workspace / "pods" / first.pod / f"{failed.name}.log"
-    with suppress(OSError):
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-FAILURE_LINES:]
-        _print_plain(console, f"\nContainer {failed.name} of pod {first.pod} failed first. The end of {log}:")
-        for line in lines:
-            _print_plain(console, f"  {line}")
+def as_document(outcome: Outcome) -> dict[str, Any]:
+    """For another program: how the run ended, and what became of each fault."""
+    return {
+        "status": outcome.status, "reason": outcome.reason, "message": outcome.message, "exit_code": outcome.exit_code,
+        "seconds": round(outcome.seconds, 1), "step": outcome.verdict.progress.step, "committed_step": outcome.committed_step,
+        "pods": [{"pod": end.pod, "exit_codes": {one.name: one.exit_code for one in end.containers}} for end in outcome.pods],
+        **outcome.verdict.as_json(),
+    }  # fmt: skip
+
+
+def _results(outcome: Outcome, workspace: Path) -> Iterator[tuple[str, str]]:
+    log = outcome.training
+    if log.first_loss is not None and log.last_loss is not None:
+        yield "loss", f"{log.first_loss:.3f} -> {log.last_loss:.3f} (steps {log.first_step} to {log.step})"
+    if log.accuracy is not None:
+        yield "held-out accuracy", f"{log.accuracy:.1%}"
+    if log.checkpoint is not None:
+        yield "checkpoint", log.checkpoint
+    yield "duration", f"{outcome.seconds:.0f} s"
+    yield from ((f"pod {end.pod}", describe_end(end)) for end in outcome.pods)
+    yield "logs", str(workspace / "pods")
+
+
+def _failure(outcome: Outcome, workspace: Path) -> Iterator[tuple[str, str]]:
+    """Who failed first, in its own words, how far the training was, and where the rest is."""
+    logs, first = workspace / "pods", first_failure(outcome.pods)
+    if first is not None and (container := first.failed_container) is not None:
+        logs = logs / first.pod / f"{container.name}.log"
+        yield "failed first", f"pod {first.pod}, container {container.name}: exit code {container.exit_code}"
+        yield "it said", _own_words(container, logs)
+    step, committed = outcome.training.step, outcome.committed_step
+    reached = "no step was logged" if step is None else f"step {step} was reached"
+    kept = "none is committed" if committed is None else f"step {committed} is committed"
+    known = any(message.code == ExitCode.NO_PROGRESS for message in outcome.termination_messages)
+    yield "training", f"{reached}, {kept}{'; attempts of earlier rehearsals count too: --fresh forgets them' if known else ''}"
+    yield "log" if logs.suffix else "logs", str(logs)
+
+
+def first_failure(pods: Sequence[PodEnd]) -> PodEnd | None:
+    """The end that the others followed: one that ends a run for good, else the earliest of those that do not speak of a peer."""
+
+    def follows(end: PodEnd) -> tuple[bool, bool]:
+        container = end.failed_container
+        message = termination_message(container) if container else None
+        code = message.code if message else None
+        permanent = any(row.code == code and row.disposition is Disposition.PERMANENT for row in EXIT_CODES.values())
+        return not permanent, code in _CONSEQUENCES
+
+    return min((end for end in pods if not end.succeeded), key=follows, default=None)
+
+
+_CONSEQUENCES = (ExitCode.PEER_LOST, ExitCode.PEERS_NEVER_CAME, ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
+
+
+def _own_words(container: ContainerEnd, log: Path) -> str:
+    """Its termination message; else the first line of its log that speaks of an error, else the last one."""
+    message = termination_message(container)
+    if message is not None:
+        return f"{message.reason}{': ' + message.cause.message if message.cause else ''}"[:LONGEST_MESSAGE]
+    lines = [line.strip() for line in (container.message or _read(log)).splitlines() if any(map(str.isalpha, line))]
+    errors = (found[0] for line in lines if (found := ERROR.search(line)))
+    return next(errors, lines[-1] if lines else "nothing")[:LONGEST_MESSAGE]
+
+
+def _read(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def escape(text: str) -> str:

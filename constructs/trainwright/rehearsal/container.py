@@ -98,7 +98,7 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     return LocalProcess(
         command=(_program(words[0], environment, pod, container), *words[1:]),
         environment=environment,
-        directory=_directory(container, home, local),
+        directory=_directory(container, home, local, options.directory),
         log=home / f"{container.name}.log",
         termination_message=termination,
         rewrite=local,
@@ -159,8 +159,10 @@ def _process_environment(
     }
 
 
-def _directory(container: Container, home: Path, local: Rewrite) -> Path:
+def _directory(container: Container, home: Path, local: Rewrite, image: Path | None) -> Path:
     """The working directory if it is mounted, else an empty folder: what the image has there is not known."""
+    if not container.working_dir and image is not None:
+        return image
     mapped = Path(local(container.working_dir))
     if container.working_dir and mapped != Path(container.working_dir) and mapped.is_dir():
         return mapped
@@ -184,6 +186,10 @@ class ContainerRun:
         self._pump = LogPump(process.log, on_line)
         self._process: asyncio.subprocess.Process | None = None
         self._kill: asyncio.Task[None] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
 
     @property
     def pid(self) -> int:

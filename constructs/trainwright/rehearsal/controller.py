@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class RunController:
     ) -> None:
         self._slots, self._controller, self._create = tuple(slots), controller, create
         self._observer, self._stops, self._pace = observer, stops, pace
+        self.on_decision: Callable[[PodEnd, Decision, float], None] = lambda *_: None
         self._later = deque(slot for slot in self._slots if slot.later)
         self._tasks: dict[asyncio.Task[PodEnd], Slot] = {}
         self._runs: dict[int, PodRun] = {}
@@ -100,6 +101,11 @@ class RunController:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def running(self) -> Mapping[int, PodRun]:
+        """Number of its slot -> each pod that runs, or that its node took along."""
+        return self._runs
 
     def note_ready(self, slot: Slot) -> None:
         """All containers of its pod are ready."""
@@ -147,6 +153,7 @@ class RunController:
         decision = self._controller.record(end)
         seconds = decision.seconds * self._pace if isinstance(decision, Replace | Restart) else 0.0
         self._observer.decided(end, decision, seconds)
+        self.on_decision(end, decision, seconds)
         match decision:
             case Replace():
                 self._start(slot, seconds)
@@ -174,14 +181,14 @@ class RunController:
         """The controller deletes the pods that still run; their ends decide nothing any more."""
         if self._runs:
             self._observer.stopping(f"the run {'has failed' if end.failed else 'is complete'} ({end.reason})")
-        self._ends += await self._end(list(self._tasks))
+        self._ends += await self._end_all()
         return RunResult(end, tuple(self._ends))
 
     async def _stopped(self, request: StopRequest) -> RunResult:
         """Pods that succeed while they are told to stop still count: they may complete the run."""
         self._observer.stopping(request.message)
         end = None
-        for pod_end in await self._end(list(self._tasks)):
+        for pod_end in await self._end_all():
             self._ends.append(pod_end)
             if pod_end.succeeded:
                 decision = self._controller.record(pod_end)
@@ -190,6 +197,11 @@ class RunController:
                     self._observer.decided(pod_end, decision, 0.0)
         complete = end is not None and not end.failed
         return RunResult(end if complete else None, tuple(self._ends), request)
+
+    async def _end_all(self) -> list[PodEnd]:
+        for run in self._runs.values():
+            run.give_up_node()
+        return await self._end(list(self._tasks))
 
     async def _end(self, tasks: list[asyncio.Task[PodEnd]]) -> list[PodEnd]:
         """End pods: one that runs gets SIGTERM and its grace period, one that waits for its start never comes."""
@@ -214,4 +226,5 @@ class RunController:
         else:
             await asyncio.shield(self._stops.first)
         for run in list(self._runs.values()):
+            run.give_up_node()
             run.kill()

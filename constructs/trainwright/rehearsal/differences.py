@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import Objects, with_containers
+from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
@@ -82,10 +84,16 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     yield Difference("addresses", f"{addresses}, one for each pod, in place of the names of Services")
     if setting.network.replaced:
         yield Difference("ports", f"{setting.network.replaced}: a program may listen on all addresses of this machine")
+    if any(GroupKind.of(one) == NETWORK_POLICY for one in objects.around.objects):
+        yield Difference("network", "NetworkPolicies were evaluated for each pair of pods and for DNS, and none closes a way "
+                         "that ranks need; nothing enforces them here")
     yield from _variables(setting)
     yield from _paths(setting)
     pace = setting.options.pace
     yield Difference("controllers", f"wait {pace:g} of what they wait in the cluster: {10 * pace:g} s in place of 10 s")
+    if operator.defaults(objects.workload)["spec"].get("podReplacementPolicy") == "TerminatingOrFailed":
+        yield Difference("replacement", "an evicted pod gets a successor when it has ended; podReplacementPolicy "
+                         "TerminatingOrFailed makes it at once")
     yield Difference("signals", "a program is not process 1 here: "
                      "SIGTERM ends one that has no handler, and in a container it would not")
     if any(probe.grpc for container in containers for _, probe in container.probes):

@@ -150,6 +150,7 @@ class Container(Kind):
     termination_message_policy: Literal["File", "FallbackToLogsOnError"] = "File"
     volume_mounts: Sequence[VolumeMount] = ()
     resources: Mapping[str, Any] = {}
+    security_context: Mapping[str, Any] = {}
     restart_policy: str | None = None
     """``Always`` makes an init container a sidecar."""
 
@@ -243,6 +244,7 @@ class Volume(BaseModel):
 
 class DnsConfig(Kind):
     searches: Sequence[str] = ()
+    nameservers: Sequence[str] = ()
 
 
 class PodSpec(Kind):
@@ -252,7 +254,9 @@ class PodSpec(Kind):
     restart_policy: str = "Always"
     hostname: str = ""
     subdomain: str = ""
+    dns_policy: str = "ClusterFirst"
     dns_config: DnsConfig = DnsConfig()
+    security_context: Mapping[str, Any] = {}
     service_account_name: str = "default"
     termination_grace_period_seconds: Number = 30
     host_network: bool = False

@@ -34,6 +34,10 @@ FIRST_BACK_OFF, MOST_BACK_OFF = 10, 300
 """Seconds before the kubelet starts a container again; doubled each time (pkg/kubelet, MaxContainerBackOff)."""
 
 
+DISRUPTED = frozenset({("DisruptionTarget", "True")})
+"""The condition that drain and preemption set, and nothing else (kubernetes.io, "Pod disruption conditions")."""
+
+
 class PodRun:
     """Runs the init containers in order, then all containers at once; the pod ends when they all have.
 
@@ -58,6 +62,8 @@ class PodRun:
         self._ready: set[str] = set()
         self._terminating = False
         self._ended = asyncio.Event()
+        self._conditions = frozenset[tuple[str, str]]()
+        self._node_is_back: asyncio.Event | None = None
 
     async def run(self) -> PodEnd:
         """Run until no process of the pod is left. Whatever ends this call ends them too."""
@@ -74,8 +80,10 @@ class PodRun:
                 await asyncio.gather(*sidecars, return_exceptions=True)
             for container in self._running.values():
                 container.kill()
-        made = self.pod.slot.made
-        end = PodEnd(self.pod.name, self.pod.namespace, made.index, tuple(ends), role=made.role, owner=self.pod.slot.owner)
+        if self._node_is_back is not None:  # nobody reports the pod's end
+            await self._node_is_back.wait()
+        made, owner = self.pod.slot.made, self.pod.slot.owner
+        end = PodEnd(self.pod.name, self.pod.namespace, made.index, tuple(ends), self._conditions, made.role, owner)
         self._observer.pod_ended(self.pod, end)
         return end
 
@@ -86,12 +94,40 @@ class PodRun:
         for container in self._running.values():
             container.terminate(self.pod.spec.termination_grace_period_seconds)
 
-    def kill(self) -> None:
-        """Send SIGKILL to every container at once."""
+    def kill(self, container: str | None = None) -> None:
+        """Send SIGKILL to every container at once, or to all processes of one, as the kernel does that has no memory left."""
+        if container is not None:
+            self._running[container].kill()  # it may be started again in its pod
+            return
         self._terminating = True
         self._ended.set()
-        for container in self._running.values():
-            container.kill()
+        for run in self._running.values():
+            run.kill()
+
+    def disrupt(self) -> None:
+        """Evict it, as for a pod of higher priority: the condition comes first, and then the grace period."""
+        self._conditions = DISRUPTED
+        self.terminate()
+
+    def lose_node(self) -> None:
+        """Its processes are gone, and no kubelet says so: for its controller it stays until :meth:`give_up_node`."""
+        self._node_is_back = asyncio.Event()
+        self._observer.pod_event(self.pod, "its node is lost, and the pod stays Terminating")
+        self.kill()
+
+    def give_up_node(self) -> None:
+        """The Node object is removed, and the pod with it."""
+        if self._node_is_back is not None:
+            self._node_is_back.set()
+
+    @property
+    def roots(self) -> list[int]:
+        """The processes that stand for the runtimes of its containers."""
+        return [run.pid for run in self._running.values() if run.is_started]
+
+    def runs(self, container: str) -> bool:
+        """Whether it was started."""
+        return container in self._running
 
     async def _init_containers(self, sidecars: list[asyncio.Task[ContainerEnd]]) -> list[ContainerEnd]:
         """Sidecars go on; the next container starts when their startup probe, if there is one, has passed."""
@@ -113,8 +149,9 @@ class PodRun:
         return ends
 
     def _init_container_stays(self, container: Container) -> None:
-        text = f"init container {container.name} has not ended yet, so no container of the pod starts"
-        self._observer.pod_event(self.pod, text)
+        seconds = self._setting.options.ready_seconds
+        text = f"Init container {container.name} has not ended within {seconds:g} s, so no container of the pod starts"
+        self._never_ready(self.pod, text)
 
     async def _containers(self) -> list[ContainerEnd]:
         policy = self.pod.spec.restart_policy
@@ -336,7 +373,7 @@ def _words(error: BaseException) -> str:
 
 def listening_addresses(root: int) -> list[str]:
     """``address:port`` of each TCP socket that ``root`` or a descendant listens on, sorted; none where there is no /proc."""
-    inodes = {inode for pid in _tree(root) for inode in _socket_inodes(pid)}
+    inodes = {inode for pid in descendants(root) for inode in _socket_inodes(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
@@ -347,12 +384,13 @@ def listening_addresses(root: int) -> list[str]:
     return sorted(found)
 
 
-def _tree(root: int) -> Iterator[int]:
+def descendants(root: int) -> Iterator[int]:
+    """A process and all that it has started, each before its own; none where there is no /proc."""
     yield root
     with suppress(OSError):
         for listing in (_PROC / str(root) / "task").glob("*/children"):
             for child in listing.read_text().split():
-                yield from _tree(int(child))
+                yield from descendants(int(child))
 
 
 def _socket_inodes(pid: int) -> Iterator[str]:

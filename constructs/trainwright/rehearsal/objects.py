@@ -24,8 +24,9 @@ Tree = Mapping[str, Any]
 Read = TypeVar("Read", bound=Kind)
 Found = TypeVar("Found", bound=Object)
 LAUNCHER = "launcher"
-IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "PersistentVolumeClaim")})
-"""Objects that may be beside a run and mean nothing on one machine."""
+NETWORK_POLICY = GroupKind("networking.k8s.io", "NetworkPolicy")
+IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "PersistentVolumeClaim"), NETWORK_POLICY})
+"""Objects that may be beside a run and need no playing: policies are evaluated."""
 
 
 @dataclass(frozen=True, slots=True)

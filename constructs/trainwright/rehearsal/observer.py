@@ -145,5 +145,11 @@ class Observer:
     def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
         """What the Job controller makes of a pod's end."""
 
+    def disturbed(self, what: str) -> None:
+        """A fault was made."""
+
+    def comparing(self) -> None:
+        """The same run is played again, without faults."""
+
     def stopping(self, reason: str) -> None:
         """All pods are told to end."""

@@ -22,17 +22,30 @@ from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libr
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
+from trainwright.rehearsal.faults import Fault, Faults, damage_newest, faults
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.network import own_network
-from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Slot, find_objects, find_specification
+from trainwright.rehearsal.objects import (
+    Blocker,
+    CannotPlayError,
+    CannotWorkError,
+    Slot,
+    UsageError,
+    find_objects,
+    find_specification,
+)
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.progress import Progress, follow
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.ssh import with_keys
+from trainwright.rehearsal.verdict import Comparison, Verdict
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
+from trainwright_trainer.contract.training import Training
 
 Status = Literal["Complete", "Failed", "Stopped"]
 
@@ -59,16 +72,19 @@ class Outcome:
     training: TrainingLog
     seconds: float
     differences: tuple[Difference, ...]
-    was_complete: bool = False
+    was_complete: bool
     """The workspace held a finished run of this identity, so the pods had nothing to do."""
+    verdict: Verdict
+    """What became of faults."""
 
     @classmethod
-    def of(cls, result: RunResult, training: TrainingLog, seconds: float, opening: Opening) -> Outcome:
-        status, reason, message = _status(result)
-        return cls(status, reason, message, result.pods, training, seconds, opening.differences, opening.was_complete)
+    def of(cls, result: RunResult, seconds: float, opening: Opening, verdict: Verdict) -> Outcome:
+        return cls(*_status(result), result.pods, opening.training, seconds, opening.differences, opening.was_complete, verdict)
 
     @property
     def exit_code(self) -> int:
+        if self.status == "Complete" and self.verdict.not_made:
+            return USAGE_CODE
         return {"Complete": COMPLETE_CODE, "Failed": FAILED_CODE, "Stopped": STOPPED_CODE}[self.status]
 
     @property
@@ -106,6 +122,7 @@ def rehearse(
 ) -> Outcome:
     """Play the pods of the one run in ``manifests`` as local processes, until the run is over.
 
+    With faults it is played a second time without them, from a copy of what its volumes held, to compare the two.
     SIGTERM and SIGINT end all pods with their grace period (a second one at once), if this is the main thread.
 
     Args:
@@ -118,10 +135,24 @@ def rehearse(
     Raises:
         CannotWorkError: before any process starts, with every reason that the manifests and this machine show; a CannotPlayError
             where it is not the manifests that are wrong.
-        UsageError: the workspace cannot be used.
+        UsageError: the workspace cannot be used, or a fault names nobody.
     """
-    observer = observer or Observer()
+    outcome, copy = _rehearse(manifests, workspace, options, observer := observer or Observer(), foundation)
+    if copy is None or outcome.status != "Complete" or outcome.verdict.not_made:
+        return outcome
+    observer.comparing()
+    other, _ = _rehearse(manifests, copy, options.undisturbed, Observer(), foundation)
+    compared = Comparison.of(outcome.verdict.progress.losses, other.verdict.progress.losses)
+    return replace(outcome, verdict=replace(outcome.verdict, compared=compared))
+
+
+def _rehearse(
+    manifests: Sequence[Mapping[str, Any]], workspace: Path, options: Options, observer: Observer,
+    foundation: Sequence[Mapping[str, Any]],
+) -> tuple[Outcome, Path | None]:
+    """Play it once; with faults returns the workspace with a copy of what volumes held before."""
     scaled, training = _checked(manifests, foundation, options), TrainingLog()
+    wanted = faults(options.faults, options.chaos, options.seed, scaled.objects)
     with own_network(_meeting_ports(scaled)) as network, (place := Workspace(workspace)).opened():
         if problems := list(check_addresses(scaled.objects, network)):
             raise CannotPlayError(problems)
@@ -129,11 +160,15 @@ def rehearse(
         setting = Setting(objects, scaled.specification, options, place, ClusterDns(objects, network), network)
         if options.fresh:
             place.empty(setting.writable_claims)
+        copy = place.copy(setting.writable_claims) if options.disturbed else None
         opening = Opening(setting, (*scaled.differences, *local_differences(setting)), _is_complete(setting), training)
+        if opening.was_complete and wanted:
+            raise UsageError(f"this run is complete in {place.root}, so no fault would reach it: write --fresh to train again")
         observer.opened(opening)
+        damaged = damage_newest(setting) if options.corrupt and not wanted else ""
         started = time.monotonic()
-        result = asyncio.run(_play(setting, observer, training))
-        return Outcome.of(result, training, time.monotonic() - started, opening)
+        result, verdict = asyncio.run(_play(setting, observer, opening, wanted))
+        return Outcome.of(result, time.monotonic() - started, opening, replace(verdict, damaged=damaged)), copy
 
 
 def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
@@ -177,16 +212,17 @@ def _is_complete(setting: Setting) -> bool:
     return False
 
 
-async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> RunResult:
-    stops, objects = StopRequests(), setting.objects
+async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: Sequence[Fault]) -> tuple[RunResult, Verdict]:
+    stops, objects, progress = StopRequests(), setting.objects, Progress(total=_steps(setting))
 
     def on_line(pod: Pod, container: str, line: str) -> None:
         event = parse_event(line)
         if event is None:
             observer.log_line(pod, container, line)
             return
+        progress.take(event)
         if pod.slot is objects.leader:
-            training.take(event)
+            opening.training.take(event)
         observer.log_event(pod, container, event)
 
     def never_ready(pod: Pod, reason: str) -> None:
@@ -203,8 +239,30 @@ async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> 
         message = f"what the controller of a {objects.workload['kind']} does when pods end is not known here"
         raise CannotPlayError([Blocker(objects.where, message, "rehearse the run on another target: --target NAME")])
     runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace)
+    made = Faults(wanted, setting.options.corrupt, setting, progress, runs, stops, observer.disturbed)
+    runs.on_decision = made.decided
     with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):
-        return await runs.run()
+        beside = [asyncio.create_task(made.run()), asyncio.create_task(follow(progress, lambda: _served(setting, runs)))]
+        try:
+            result = await runs.run()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        return result, Verdict(tuple(made.incidents), tuple(made.left), progress)
+
+
+def _steps(setting: Setting) -> int | None:
+    """Those that the specification asks for; of epochs and tokens the trainer's log says what they are."""
+    work = setting.specification.spec.work if setting.specification else None
+    return work.duration.steps if isinstance(work, Training) else work.rounds if isinstance(work, Boosting) else None
+
+
+def _served(setting: Setting, runs: RunController) -> Iterator[tuple[str, int]]:
+    """Where supervisors serve metrics."""
+    if setting.specification is not None:
+        for number, run in runs.running.items():
+            yield run.pod.address, setting.network.port(setting.specification.spec.http_port, number)
 
 
 @contextmanager

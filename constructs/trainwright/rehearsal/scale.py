@@ -33,6 +33,8 @@ LAYERS = 2
 HEADS = 4
 HEAD_SIZE = 16
 EVALUATION_BATCHES = 4
+HANG_SECONDS = 30
+"""Of a step, before a rank counts as hung where one is made to hang."""
 RANKS_OPTIONS = ("-np", "--np", "-n")
 """Of mpirun, mpiexec and horovodrun."""
 
@@ -59,7 +61,7 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         workload = operator.resized(workload, objects.around, size)
     differences, specification = [], before
     if before is not None:
-        document = _smaller(before, most, options.steps, on_gpus)
+        document = _smaller(before, most, options, on_gpus)
         world = document["world"]
         workload = _with_ranks(workload, world["nodes"] * world["processes_per_node"], before.spec.world.size)
         if changes := list(_changes(_document(before), document)):
@@ -83,7 +85,7 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
     return Scaled(smaller, specification, tuple(differences))
 
 
-def _smaller(before: Specification, most: int | None, steps: int | None, on_gpus: bool) -> Tree:
+def _smaller(before: Specification, most: int | None, options: Options, on_gpus: bool) -> Tree:
     """The specification for this machine."""
     document = _document(before)
     world, work = document["world"], document["work"]
@@ -94,7 +96,7 @@ def _smaller(before: Specification, most: int | None, steps: int | None, on_gpus
     if on_gpus:
         world.update(device="cpu", processes_per_node=1)
         world.pop("replicas_per_process", None)
-    steps = steps or (STEPS if on_gpus else None)
+    steps = options.steps or (STEPS if on_gpus else None)
     if steps and not isinstance(before.spec.work, Script):
         _shorten(work, steps)
     if on_gpus and isinstance(before.spec.work, Training):
@@ -103,6 +105,9 @@ def _smaller(before: Specification, most: int | None, steps: int | None, on_gpus
         ranks = world["nodes"] * world["processes_per_node"]
         work["batch"]["effective"] = work["batch"]["micro"] * work["batch"]["accumulation"] * ranks
     _keep_here(document)
+    if any(kind == "hang" for kind, _ in options.faults):
+        limits = document["lifecycle"].setdefault("watchdog", {})
+        _at_most(limits, training_seconds=HANG_SECONDS)
     return document
 
 

@@ -8,8 +8,9 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kinds import ClaimVolume, VolumeMount
@@ -18,6 +19,8 @@ from trainwright.rehearsal.objects import Objects, Slot, Specification, UsageErr
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
 from trainwright_trainer.contract.layout import CHECKPOINT_ENV
+
+FaultKind = Literal["kill", "preempt", "node-lost", "oom", "hang"]
 
 
 def own_programs() -> Path:
@@ -39,21 +42,44 @@ class Options:
     """End the rehearsal as failed after so long."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
     """Path in the container -> folder on this machine that stands for it, such as what the image holds there."""
+    directory: Path | None = None
+    """Folder on this machine that stands for the image's working directory, which no manifest states."""
     programs: Path = field(default_factory=own_programs)
     """Where pods look for programs first."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The caller's own environment: values for Secrets come from it."""
     ready_seconds: float = 120.0
     """How long a readiness or startup probe may take to pass for the first time."""
+    faults: tuple[tuple[FaultKind, str], ...] = ()
+    """What is done to whom at which step, as ``("kill", "node-1@30")``."""
+    chaos: int = 0
+    """So many faults more, by chance."""
+    seed: int = 0
+    corrupt: bool = False
+    """Damage the newest checkpoint right before the first fault, or before the first pod where there is none."""
+    patience_seconds: float = 120.0
+    """A run that does no step for so long after a fault does not recover."""
     pace: float = 0.2
     """How long a controller waits here, of what it waits in the cluster: 2 s in place of the Job controller's 10 s, which it
     doubles for each further failure."""
 
+    @property
+    def disturbed(self) -> bool:
+        return bool(self.faults or self.chaos or self.corrupt)
+
+    @property
+    def undisturbed(self) -> Options:
+        """The same without faults."""
+        return replace(self, faults=(), chaos=0, corrupt=False, fresh=False)
+
     def search_path(self, values: Mapping[str, str]) -> str:
         """The container's PATH if its manifest sets one, else the caller's, behind what stands for the image."""
-        return os.pathsep.join([str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
+        mounted = [str(folder) for path, folder in self.mounts.items() if path.endswith(("/bin", "/sbin"))]
+        return os.pathsep.join([*mounted, str(self.programs), values.get("PATH") or self.environment.get("PATH") or os.defpath])
 
 
+IMAGE_DIRECTORY = "."
+"""How ``--mount`` names the image's working directory."""
 MARKER = ".trainwright-rehearsal"
 """Shows that the folder belongs to a rehearsal, so that nothing else is ever removed."""
 
@@ -116,6 +142,25 @@ class Workspace:
         self.claims.mkdir(exist_ok=True)
         self.pods.mkdir()
         self.records.mkdir()
+
+    def copy(self, claims: Iterable[str]) -> Path:
+        """A workspace inside this one with what these claims and all object stores hold, for the same run undisturbed.
+
+        The others are this one's own.
+        """
+        other = Workspace(self.root / "undisturbed")
+        shutil.rmtree(other.root, ignore_errors=True)
+        other.claims.mkdir(parents=True)
+        (other.root / MARKER).touch()
+        own = set(claims)
+        for folder in self.claims.iterdir():
+            if folder.name in own:
+                shutil.copytree(folder, other.claims / folder.name, symlinks=True)
+            else:
+                (other.claims / folder.name).symlink_to(folder)
+        if self.stores.is_dir():
+            shutil.copytree(self.stores, other.stores)
+        return other.root
 
     def empty(self, claims: Iterable[str]) -> None:
         """Remove what these claims, and all object stores, hold."""

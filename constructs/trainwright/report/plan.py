@@ -29,11 +29,9 @@ def plan_lines(compiled: CompiledRun, locate: Locator | None = None, others: Ite
     """
     plan = compiled.plan
     title = f"{plan.name} on {plan.cluster} · {plan.topology} · {plan.target_title}"
-    *rows, findings = plan_rows(compiled)
+    *rows, findings = plan_rows(compiled, others)
     places = default_places(locate) if locate else {}
     cited = ", ".join(f"{name} from {where}" for name, where in places.items())
-    shared = together(compiled, others)
-    rows += [("queue", shared)] if shared else []
     rows += [("defaults", cited)] if cited else []
     return _aligned(title, [*rows, findings])
 
@@ -54,11 +52,14 @@ def default_places(locate: Locator) -> dict[str, str]:
     return {dotted(tokens(pointer)): f"{defaulted.file}:{locate.run(pointer).line}" for pointer in pointers}
 
 
-def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
-    """Label and text of each row."""
-    for entry in ENTRIES.values():
-        if entry.row and (text := entry.row(compiled)):
-            yield entry.heading(compiled) if entry.heading else entry.called, text
+def plan_rows(compiled: CompiledRun, others: Iterable[Facts] = ()) -> Iterator[tuple[str, str]]:
+    """Label and text of each row; that of its findings is the last, and before it what it and ``others`` ask of their queue."""
+    rows = [
+        (entry.heading(compiled) if entry.heading else entry.called, text)
+        for entry in ENTRIES.values() if entry.row and (text := entry.row(compiled))
+    ]  # fmt: skip
+    shared = together(compiled, others)
+    yield from (*rows[:-1], *([("queue", shared)] if shared else []), rows[-1])
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

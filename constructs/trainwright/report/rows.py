@@ -295,7 +295,12 @@ def lost_pods(compiled: CompiledRun) -> str:
     resolution = compiled.resolution
     if compiled.run.on_disruption == "fail" or resolution.binding.runtime:
         return ""
-    return incident(resolution.binding, resolution.needs, resolution.supervised)
+    recovery = compiled.plan.recovery
+    said = incident(resolution.binding, resolution.needs, resolution.supervised, recovery)
+    others = (resolution.needs.nodes - 1) * resolution.needs.gpus_per_node
+    if recovery is None or not recovery.in_place or others < 1:
+        return said
+    return f"{said}. {counted(others, 'GPU')} that wait so long cost {others * recovery.wait.seconds / 3600:.3g} GPU-hours"
 
 
 def waits(compiled: CompiledRun) -> str:
@@ -312,6 +317,8 @@ def checkpoints(compiled: CompiledRun) -> str:
         return f"not known: nobody says who saves (checkpoints.by); {directory}{grace.seconds} s grace"
     if plan.saved_by == "own":
         return f"{own.saves_to}, by the program itself; {grace.seconds} s grace"
+    if plan.saved_by == "script":
+        return f"{own.directory}, when the script commits, {own.keep} of them stay; {grace.seconds} s grace"
     if own.size is None:
         return f"{own.directory} {own.every}, of a size that is not known; {grace.seconds} s grace"
     waits = "" if own.background or plan.workload != "trainer" else ", training waits for it"

@@ -66,7 +66,8 @@ def _stop(run: str, record: RunRecord) -> str:
     job, facts = f"job {run}-{record.identity}", record.facts
     if not facts:
         return f"{job} is stopped"
-    who, what = {"trainer": ("it", "save"), "own": ("its program", "save")}.get(saved_by(facts), ("its program", "end"))
+    by = saved_by(facts)
+    who, what = "it" if by == "trainer" else "its program", "end" if by == "unknown" else "save"
     return f"{job} is stopped: {who} has {facts.get('grace_seconds', 30)} s to {what}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
@@ -32,14 +32,9 @@ LineageName = Annotated[
 LINEAGE_OF_MODEL = ("trainer", "boosting")
 """Kinds of workload that our trainer runs: it saves, and the lineage follows from model and data."""
 
-Saver = Literal["trainer", "own", "unknown"]
-"""Who saves: our trainer, the run's own program, or nobody says who; then nothing is known of what a restart costs."""
-
-
-def _no_library_yet(by: object) -> object:
-    if by == "script":
-        raise ValueError("programs cannot save through our library yet; write own if yours saves by itself, else remove it")
-    return by
+Saver = Literal["trainer", "script", "own", "unknown"]
+"""Who saves: our trainer, a script through our library, the run's own program by itself, or nobody says who; then nothing is
+known of what a restart costs."""
 
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
@@ -78,9 +73,10 @@ class Checkpoints(CheckpointSettings):
 
     before: ClassVar = {"every_steps": ("by", "mount", "store", "lineage", "every")}
 
-    by: Annotated[Literal["trainer", "own"], BeforeValidator(_no_library_yet)] | None = None
-    """Who saves: `trainer` is ours, and `own` a script or command that saves into `mount` or `store` by itself. Default: our
-    trainer where it runs; of a script or command nothing is known then, and no plan, review or alert claims anything.
+    by: Literal["trainer", "script", "own"] | None = None
+    """Who saves: `trainer` is ours, `script` a script that saves by `trainwright_trainer.run`, and `own` a script or command that
+    saves into `mount` or `store` by itself. Default: our trainer where it runs; of a script or command nothing is known then, and
+    no plan, review or alert claims anything.
     """
     mount: MountPath = "/checkpoints"
     """Mount path of the checkpoint claim."""
@@ -257,6 +253,12 @@ class Run(Model):
     """How long pods wait for pods that are not scheduled yet."""
     peer_lost: Duration = Field(default_factory=lambda: Duration.parse("15s"))
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
+    recovery: Literal["in-place", "whole-job"] | None = None
+    """What becomes of the other pods when a rank or a pod is lost: they stay, and go on with the next attempt, or all end and
+    come back together. Default: `whole-job`.
+    """
+    recovery_wait: Duration = Field(default_factory=lambda: Duration.parse("15m"))
+    """How long pods that are left wait for one that is lost, in place."""
     node_lost: Duration | None = None
     """How long a node may be not ready or unreachable before its pods are evicted; default: the profile's. An override can only
     shorten it, since the shortest toleration counts."""
@@ -298,7 +300,7 @@ class Run(Model):
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        if isinstance(obj, Run) and isinstance(obj.workload, ScriptWorkload) and obj.workload.brings:
+        if isinstance(obj, Run) and getattr(getattr(obj, "workload", None), "brings", None):
             obj = {name: getattr(obj, name) for name in obj.model_fields_set}
         return super().model_validate(with_brought(obj) if isinstance(obj, Mapping) else obj, **options)
 
@@ -327,7 +329,17 @@ class Run(Model):
     @model_validator(mode="after")
     def _saves_as_it_can(self) -> Self:
         by, kind = self.checkpoints.by, self.workload.kind
-        if by == "own" and kind in LINEAGE_OF_MODEL:
+        if by == "script" and kind == "command":
+            message = ("a command has no supervisor that could commit what it saves; make it workload script, or write own if "
+                       f"the program saves into {self.checkpoints.root} by itself")  # fmt: skip
+            raise PlacedError(message, "checkpoints", "by")
+        if by == "script" and self.checkpoints.store:
+            message = "trainwright_trainer.run saves into a claim; name one in mounts, or write own and let the script save there"
+            raise PlacedError(message, "checkpoints", "store")
+        if by == "script" and getattr(self.topology, "elastic", None):
+            message = "nothing connects the pods of an elastic run, so they cannot commit together; write own, or fix nodes"
+            raise PlacedError(message, "checkpoints", "by")
+        if by in ("own", "script") and kind in LINEAGE_OF_MODEL:
             raise PlacedError(f"our trainer saves what workload {kind} trains; remove checkpoints.by", "checkpoints", "by")
         if by == "trainer" and kind not in LINEAGE_OF_MODEL:
             message = (f"our trainer does not run a {kind}, and saves nothing of it; write own if the program saves into "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from trainwright.model import Model
@@ -117,6 +117,8 @@ class ScriptWorkload(Model):
     """
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
+    config: dict[str, JsonValue] | None = None
+    """Settings of your program, which it reads by `run.config` of `trainwright_trainer`, as a dataclass or a model of its own."""
     resume_from: MountPath | None = None
     """As that of a command: a directory to start from, told in `TRAINWRIGHT_RESUME_DIRECTORY`."""
     training: ScriptTraining | None = None

@@ -35,7 +35,7 @@ class Ray(PodTopology):
     title: ClassVar[str] = "Ray Train"
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
-    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD})
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee) - {Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE}
     rendezvous: ClassVar[Rendezvous] = Rendezvous.RAY_HEAD
     success: ClassVar[Success] = Success.LAUNCHER
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from math import prod
@@ -29,11 +29,18 @@ _MOST = 4096
 """Pods that are worth making for a few lines of text."""
 
 
-def program_findings(manifests: Sequence[Manifest]) -> Iterator[Finding]:
-    """What the rules of runs say of the commands of other manifests: runs of ours were judged when they were compiled."""
+def is_ours(manifest: Manifest) -> bool:
+    """Whether it was judged when its run was compiled."""
+    return MANAGED.items() <= mapping(manifest.data, "/metadata/labels").items()
+
+
+def program_findings(
+    manifests: Sequence[Manifest], judged: Callable[[Manifest], bool] = is_ours
+) -> Iterator[Finding]:
+    """What the rules of runs say of the commands of manifests that were not judged before."""
     objects = [manifest.data for manifest in manifests]
     for manifest in manifests:
-        if not MANAGED.items() <= mapping(manifest.data, "/metadata/labels").items():
+        if not judged(manifest):
             programs = list(_programs(manifest, manifests, objects))
             yield from (finding for program in programs for rule in RULES for finding in rule(program))
             yield from (finding for rule in TOGETHER for finding in rule(programs))

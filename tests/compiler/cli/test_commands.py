@@ -396,3 +396,13 @@ def test_a_terminal_without_unicode_is_no_error(encoding: str) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert b"digits-ddp-" in ended.stdout
+
+
+def test_a_run_is_rehearsed_on_another_target(here: Scratch) -> None:
+    """It is compiled for that, which is said; here it ends before a pod starts, since only the image has the script."""
+    ended = here.run("rehearse", "own-script", "--target", "job-set")
+    assert ended.returncode == 3
+    assert "compiled from charts/runs/own-script.yaml for job-set" in ended.stdout + ended.stderr
+    assert "JobSet own-script-" in ended.stdout
+    assert_ended(here.run("rehearse", "own-script", "--target", "jobset"), 2, "did you mean job-set?")
+    assert here.run("rehearse", "own-script", "--target", "mpi-job").returncode == 1

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections import OrderedDict
 
 RATE = 0.1
+LEFT: list[int]
 
 
 def helper() -> int:
@@ -34,7 +35,7 @@ def whole(lr: float, *, out: str, names: list[str] | None = None) -> OrderedDict
 
     total: UnknownType = 0  # type: ignore[name-defined]  # noqa: F821 - nothing evaluates it
     square = lambda number: number * number  # noqa: E731
-    numbers = (square(number) for number in range(3))
+    numbers = (square(number) for number in range(3))  # type: ignore[no-untyped-call]
 
     class Box:
         size = 2

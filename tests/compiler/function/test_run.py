@@ -54,7 +54,7 @@ def train(steps: int, *, lr: float = 0.1) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    total = sum(parameter.sum() for parameter in model.parameters())
+    total = torch.cat([parameter.flatten() for parameter in model.parameters()]).sum()
     same = [torch.zeros_like(total) for _ in range(dist.get_world_size())]
     dist.all_gather(same, total.detach())
     print(f"rank {dist.get_rank()} of {dist.get_world_size()} on {os.environ['GROUP_RANK']}: {len(set(map(float, same)))} model")
@@ -146,7 +146,7 @@ class CustomTrainer:
 
 def from_sdk(run: dict[str, Any] | None = None, **words: Any) -> Run:
     words = {"func": train, "func_args": {"steps": 3}, "image": IMAGE, "pip_index_urls": ["https://pypi.org/simple"], **words}
-    parts = {"run": "sdk", "team": "research", "namespace": "research", "cluster": "trainer-h100", **USER}
+    parts: dict[str, Any] = {"run": "sdk", "team": "research", "namespace": "research", "cluster": "trainer-h100", **USER}
     return from_custom_trainer(**vars(CustomTrainer(**words)), **parts, **(run or {}))
 
 

@@ -232,3 +232,42 @@ def test_a_taint_that_the_pods_tolerate_took_no_node_away() -> None:
     for pod in waiting:
         pod["spec"]["tolerations"] = [{"key": "example.com/reserved", "operator": "Exists"}]
     assert said([*waiting, *nodes, evicted], taken="2026-11-20T09:05:00Z").cause == "no-room"
+
+
+def deleted(at: str, *finalizers: str) -> Data:
+    return {**JOB, "metadata": {**JOB["metadata"], "deletionTimestamp": at, "finalizers": list(finalizers)}}
+
+
+@pytest.mark.parametrize(("at", "finalizers", "cause"), [
+    ("2026-11-20T09:00:00Z", ["foregroundDeletion"], "being-deleted"),
+    ("2026-11-20T06:00:00Z", ["foregroundDeletion"], "deletion-hangs"),
+    ("2026-11-20T09:00:00Z", ["foregroundDeletion", "example.com/guard"], "stuck-own-finalizer"),
+])  # fmt: skip
+def test_a_deletion_that_takes_for_ever_is_not_well(at: str, finalizers: list[str], cause: str) -> None:
+    found = said([*pods({"running": {}}, "Running"), *NODES], deleted(at, *finalizers), taken="2026-11-20T09:05:00Z")
+    assert (found.cause, found.fine) == (cause, cause == "being-deleted")
+
+
+@pytest.mark.parametrize(("ready", "cause"), [
+    ("True", "runs"), ("False", "node-not-ready"), ("Unknown", "node-lost"), ("", "node-removed"),
+])  # fmt: skip
+def test_pods_that_say_they_are_ready_are_not_where_their_node_is_not(ready: str, cause: str) -> None:
+    run = pods({"running": {}}, "Running")
+    for pod in run:
+        pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    nodes = copy.deepcopy(NODES)
+    own = next(node for node in nodes if node["metadata"]["name"] == "gpu-0")
+    own["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    there = [node for node in nodes if ready or node is not own]
+    assert said([*run, *there], taken="2026-11-20T09:05:00Z").cause == cause
+
+
+@pytest.mark.parametrize(("why", "cause"), [
+    ("context deadline exceeded", "webhook-down"), ("dial tcp 10.0.0.1:443: connect: connection refused", "webhook-down"),
+    ('no endpoints available for service "a"', "webhook-down"),
+    ("x509: certificate signed by unknown authority", "webhook-certificate"),
+])  # fmt: skip
+def test_a_webhook_that_is_not_trusted_is_not_down(why: str, cause: str) -> None:
+    called = f'Internal error occurred: failed calling webhook "v.x": failed to call webhook: Post "https://a.b.svc:443/x": {why}'
+    refused = event(JOB, "FailedCreate", f"Error creating: {called}", 4)
+    assert said([*NODES, refused], taken="2026-11-20T09:05:00Z").cause == cause

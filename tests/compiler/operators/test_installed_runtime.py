@@ -79,10 +79,11 @@ def runtime(change: Data | None = None, sidecar: bool = False) -> Data:
     within(made, *POD, "spec")["securityContext"] = SECURED
     if not sidecar:
         del within(made, *POD, "spec", "containers")[0]
-    return overlay(made, change or {})
+    changed: Data = overlay(made, change or {})
+    return changed
 
 
-def profile(manifest: Data, **others: Data) -> Data:
+def profile(manifest: Data, **others: Any) -> Data:
     held = {"digest": digest_of(manifest), "manifest": manifest}
     releases = {"trainer": {"version": "2.3.0"}, "jobset": {"version": "0.10.1"}}
     return {"operators": releases, "runtimes": {"torch-distributed": held}, **others}

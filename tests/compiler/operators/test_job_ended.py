@@ -40,6 +40,18 @@ def on_codes(action: str, operator: str, *values: int, container: str | None = N
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
+@pytest.mark.parametrize(("rule", "before", "last"), [
+    ({"succeededIndexes": "0"}, [1], 0),
+    ({"succeededIndexes": "0,2-3"}, [0, 1, 2], 3),
+    ({"succeededIndexes": "1-3", "succeededCount": 2}, [0, 3], 1),
+    ({"succeededCount": 3}, [0, 3], 1),
+])  # fmt: skip
+def test_a_success_policy_ends_the_job_early(rule: dict[str, Any], before: list[int], last: int) -> None:
+    status = JobStatus(job(pods=5, successPolicy={"rules": [{"succeededCount": 5}, rule]}))
+    assert all(isinstance(status.record(ended(index, 0)), IndexDone) for index in before)
+    assert status.record(ended(last, 0)) == JobEnd("Complete", "SuccessPolicy", "Matched rules at index 1")
+
+
 class TestPolicy:
     def test_the_first_rule_that_matches_wins(self) -> None:
         rules = policy(on_codes("Ignore", "In", 42), on_codes("FailJob", "In", 42, 43))

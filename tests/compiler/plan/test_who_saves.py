@@ -19,6 +19,7 @@ from trainwright.project.load import Project, load_sources
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import Run
+from trainwright_trainer.contract import Script
 
 OWN: Data = {"checkpoints": {"by": "own"}}
 PROGRAMS = [script("python", "train.py"), command("python", "train.py")]
@@ -80,8 +81,9 @@ def test_our_trainer_saves_what_it_trains() -> None:
     (OWN, "remove checkpoints.by"),
     ({**PROGRAMS[0], "checkpoints": {"by": "trainer"}}, "write own if"),
     ({**PROGRAMS[1], "checkpoints": {"by": "trainer"}}, "write own if"),
-    ({**PROGRAMS[0], "checkpoints": {"by": "script"}}, "cannot save through our library yet"),
-    ({"checkpoints": {"by": "script"}}, "cannot save through our library yet"),
+    ({"checkpoints": {"by": "script"}}, "remove checkpoints.by"),
+    ({**PROGRAMS[1], "checkpoints": {"by": "script"}}, "make it workload script"),
+    ({**PROGRAMS[0], "checkpoints": {"by": "script", "store": "s3://bucket/x"}}, "saves into a claim"),
 ])  # fmt: skip
 def test_a_word_that_does_not_fit_is_refused_with_what_to_write(run: Data, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
@@ -194,3 +196,24 @@ def test_a_run_starts_from_no_directory_of_our_trainer(tmp_path: Path) -> None:
 def test_fields_of_our_saves_are_not_for_others() -> None:
     (finding,) = [one for one in findings({**PROGRAMS[1], "checkpoints": {"by": "own", "every": "10m"}}) if one.code == "TW207"]
     assert "does not read checkpoints.every" in finding.message
+
+
+def test_a_script_that_saves_through_our_library() -> None:
+    """The plan claims what the supervisor keeps, and its specification says so to it."""
+    program = script("python", "train.py")
+    run = {**program, "workload": {**program["workload"], "config": {"lr": 0.1}}, "checkpoints": {"by": "script", "keep": 5}}
+    made = compiled(run)
+    assert made.plan.saved_by == "script"
+    kept = {"SIGTERM save", "resume from what the script committed", "hangs and metrics by the script's steps"}
+    assert kept <= set(made.plan.guarantees)
+    assert not kept & set(compiled(program).plan.guarantees)
+    assert not (kept - {"SIGTERM save"}) & set(compiled().plan.guarantees)
+    assert "when the script commits, 5 of them stay" in dict(plan_rows(made))["checkpoints"]
+    spec = made.resolution.spec
+    assert spec is not None
+    work = spec.work
+    assert isinstance(work, Script)
+    assert work.checkpoints is not None
+    assert (work.checkpoints.keep, work.config) == (5, {"lr": 0.1})
+    assert "TW207" in codes({**run, "checkpoints": {"by": "script", "every": "10m"}})
+    assert "TW207" not in codes(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from rich.console import Console
 from ruamel.yaml import YAML
 from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, manifests, of_kind
 
-from trainwright.rehearsal import rehearse_file
+from trainwright.operators.ending import ContainerEnd, PodEnd
+from trainwright.rehearsal import Options, rehearse_file
+from trainwright.rehearsal.console import first_failure
 from trainwright.rehearsal.objects import objects_in
+from trainwright_trainer.contract import EXIT_CODES, ExitCode, TerminationMessage
 
 LOG = """
 import json
@@ -27,7 +31,9 @@ say("evaluated", step=10, loss=0.4, accuracy=0.93)
 """
 
 
-def run(found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, **choices: Any) -> tuple[int, str]:
+def run(
+    found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, as_json: bool = False, **choices: Any
+) -> tuple[int, str]:
     file = tmp_path / "run.k8s.yaml"
     if isinstance(found, str):
         file.write_text(found)
@@ -35,7 +41,7 @@ def run(found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, **c
         with file.open("w") as stream:
             YAML(typ="safe", pure=True).dump_all(found, stream)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
-    code = rehearse_file(file, workspace=tmp_path / "w", console=console, **choices)
+    code = rehearse_file(file, workspace=tmp_path / "w", console=console, as_json=as_json, options=Options(**choices))
     assert isinstance(console.file, io.StringIO)
     return code, console.file.getvalue()
 
@@ -72,8 +78,38 @@ def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:
     of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
     code, text = run(found, tmp_path)
     assert code == 1
-    assert "Failed: MaxFailedIndexesExceeded" in text
-    assert "main.log:\n  the reason" in text
+    summary = text[text.index("Failed: MaxFailedIndexesExceeded") :].splitlines()
+    assert len(summary) == 5
+    assert re.fullmatch(rf"  failed first +pod {JOB}-1-\w+, container main: exit code 1", summary[1])
+    assert re.fullmatch(r"  it said +the reason", summary[2])
+    assert re.fullmatch(r"  training +no step was logged, none is committed", summary[3])
+    assert summary[4].endswith("/main.log")
+
+
+TRACEBACK = """
+import subprocess, sys
+run = subprocess.run([sys.executable, "-c", "import no_such_library"])
+print("the launcher says that a child failed with", run.returncode)
+sys.exit(3)
+"""
+
+
+def test_a_failure_is_told_in_the_words_of_the_program_that_failed_first(tmp_path: Path) -> None:
+    found = manifests(TRACEBACK)
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    _, text = run(found, tmp_path)
+    assert re.search(r"it said +ModuleNotFoundError: No module named 'no_such_library'\n", text)
+
+
+def test_who_lost_a_peer_is_not_the_first_to_fail() -> None:
+    def end(pod: str, code: ExitCode) -> PodEnd:
+        message = TerminationMessage(reason=EXIT_CODES[code].reason, code=code, run="r", identity="r-1", attempt="1")
+        return PodEnd(pod, "training", 0, (ContainerEnd("trainer", code, message.model_dump_json()),))
+
+    lost, crashed, invalid = end("a", ExitCode.PEER_LOST), end("b", ExitCode.INTERNAL), end("c", ExitCode.INVALID_SPEC)
+    assert first_failure([lost, crashed]) is crashed
+    assert first_failure([lost, crashed, invalid]) is invalid
+    assert first_failure([lost]) is lost
 
 
 def test_manifests_that_cannot_work(tmp_path: Path) -> None:

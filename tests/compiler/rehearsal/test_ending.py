@@ -124,6 +124,15 @@ def test_used_up_retries_fail_the_job(tmp_path: Path) -> None:
     assert len(recorder.started) == 2
 
 
+def test_a_success_policy_ends_the_pods_that_still_run(tmp_path: Path) -> None:
+    program = 'import os, time\nif os.environ["JOB_COMPLETION_INDEX"] != "0":\n    time.sleep(600)'
+    found = manifests(program, pods=2)
+    of_kind(found, "Job")["spec"]["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    outcome, _ = play(found, tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Complete", "SuccessPolicy")
+    assert [(end.index, end.containers[0].exit_code) for end in outcome.pods] == [(0, 0), (1, 128 + signal.SIGTERM)]
+
+
 def test_the_deadline_of_the_job(tmp_path: Path) -> None:
     found = manifests("import time; time.sleep(600)")
     of_kind(found, "Job")["spec"]["activeDeadlineSeconds"] = 1

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -180,6 +181,20 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     assert "is not fetched here" in " ".join(stated(recorder))
     assert outcome.training.step == 20
     assert outcome.committed_step == 20
+
+
+def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_path: Path) -> None:
+    """The undisturbed run that it is compared with has the same losses, bit by bit."""
+    chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True, "timeout_seconds": 300.0}
+    outcome, _ = play(objects_in(DIGITS), tmp_path / "w", **chosen)
+    verdict = outcome.verdict.as_json()
+    assert outcome.status == "Complete"
+    [made] = verdict["faults"]
+    damaged = int(Path(made["damaged"]).name.partition(".")[0].removeprefix("step-"))
+    assert made["resumed_from"] == damaged - 10, "the newest does not verify, and there is one every 10 steps"
+    assert made["steps_lost"] == made["step"] - made["resumed_from"]
+    assert verdict["undisturbed"]["equal"]
+    assert verdict["undisturbed"]["compared_steps"] == 40
 
 
 def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:

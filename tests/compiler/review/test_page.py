@@ -20,10 +20,13 @@ from tests.compiler.example import compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 from tests.programs import found, needs
 
+from trainwright.page.data import details
 from trainwright.page.drawing import drawing
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
+from trainwright.project.record import RunRecord
+from trainwright.report.facts import plan_facts
 
 CHROMIUM, DRIVER = found("chromium"), found("chromedriver")
 needs_chromium = needs("chromium", "chromedriver")
@@ -212,3 +215,15 @@ def test_no_text_of_a_run_ends_the_data(written: Path) -> None:
 
 def test_a_base_that_is_no_revision_is_said(edited: Scratch) -> None:
     assert_ended(edited.run("page", "--diff", "nowhere"), 2, "nowhere")
+
+
+def test_what_runs_ask_of_their_queue_together_is_a_row(fleet: Build) -> None:
+    from tests.compiler.rules.test_quota import RUN, flavor, kueue
+
+    result = compiled(RUN, kueue({"a": flavor(nominal=32)}))
+    name, built = next(iter(fleet.runs.items()))
+    beside = RunRecord(identity="1a2b3c4d", file="", facts={**plan_facts(result), "namespace": "training"})
+    build = fleet._replace(runs={**fleet.runs, name: built._replace(compiled=result)})
+    alone, both = (details(Project(ROOT), build, name, None, records) for records in ({}, {"other": beside}))
+    said = ("queue", "64 of 32 nvidia.com/gpu for 2 active runs, so some wait for others")
+    assert [row for row in both["plan"] if row not in alone["plan"]] == [said]

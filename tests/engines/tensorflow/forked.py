@@ -6,7 +6,7 @@ import os
 import socket
 from typing import NoReturn
 
-from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV
 from trainwright_trainer.tensorflow.program import TENSORFLOW
 from trainwright_trainer.training.program import main
 

@@ -9,11 +9,12 @@ import sys
 
 from tests.processes import wait_until
 
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV, Frame, StackFile, main_thread_frame
+from trainwright_trainer.observe.stacks import Frame, StackFile, main_thread_frame
+from trainwright_trainer.run.link import STACKS_FD_ENV
 
 PROGRAM = """
 import ctypes, os, threading, time
-from trainwright_trainer.observe.stacks import offer_stacks
+from trainwright_trainer.run.link import offer_stacks
 offer_stacks(os.environ)
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 def deep_inside():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from trainwright_trainer.rank.messages import Action, Heartbeat
-from trainwright_trainer.rank.progress import ENOUGH_TICKS, Hold, Progress
+from trainwright_trainer.run.progress import ENOUGH_TICKS, Hold, Progress
 
 END = 12
 """Ticks of the toy run."""
@@ -136,7 +136,7 @@ def test_from_the_start() -> None:
     clock = Clock()
     progress = Progress(clock)
     clock.now += 7
-    assert progress.beat() == Heartbeat(tick=None, marks=0, idle_seconds=7, tick_seconds=None)
+    assert Heartbeat.model_validate(progress.beat()) == Heartbeat(tick=None, marks=0, idle_seconds=7, tick_seconds=None)
 
 
 def test_whatever_the_main_thread_says_is_progress() -> None:
@@ -146,9 +146,9 @@ def test_whatever_the_main_thread_says_is_progress() -> None:
     for say in said:
         clock.now += 5
         say()
-        assert progress.beat().idle_seconds == 0
-    assert progress.beat().marks == 3
-    assert progress.beat().tick == 1
+        assert progress.beat()["idle_seconds"] == 0
+    assert progress.beat()["marks"] == 3
+    assert progress.beat()["tick"] == 1
 
 
 def test_the_median_of_ticks_of_this_phase() -> None:
@@ -158,11 +158,11 @@ def test_the_median_of_ticks_of_this_phase() -> None:
     for tick in range(1, ENOUGH_TICKS + 2):
         progress.tick(tick)
         clock.now += 60 if tick == 1 else 2
-    assert progress.beat().tick_seconds == 2
+    assert progress.beat()["tick_seconds"] == 2
     progress.phase("evaluating")
-    assert progress.beat().tick_seconds is None
+    assert progress.beat()["tick_seconds"] is None
     progress.phase("training")
-    assert progress.beat().tick_seconds == 2
+    assert progress.beat()["tick_seconds"] == 2
 
 
 def test_a_tick_with_a_save_in_it_is_not_counted() -> None:
@@ -175,4 +175,4 @@ def test_a_tick_with_a_save_in_it_is_not_counted() -> None:
         progress.phase("saving")
         clock.now += 100
         progress.phase("training")
-    assert progress.beat().tick_seconds is None
+    assert progress.beat()["tick_seconds"] is None

@@ -4,7 +4,8 @@
 ``fail:CODE:N`` reports a code before tick N, ``exit:CODE:N`` exits without a word, ``abort:N`` aborts, ``starting`` never
 begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, ``slow:N`` says that its own part of a step
 takes N milliseconds (others: 10), ``commit:N`` commits at tick N and goes on for ever, ``stuck`` does not stop when told,
-``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks. What it did is appended to
+``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks, ``segment:N`` leaves a segment of shared
+memory and fails in tick N. Behaviours of attempts are separated by ``;``, and the last one goes on. What it did is appended to
 ``FAKE_JOURNAL``.
 """
 
@@ -17,14 +18,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 from trainwright_trainer.contract.metrics import StepSplit
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.link import Link, open_link
-from trainwright_trainer.rank.messages import LINK_FD_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 
 RANK = int(os.environ["RANK"])
 TICK_SECONDS = float(os.environ.get("FAKE_TICK_SECONDS", "0.02"))
@@ -36,9 +37,22 @@ def note(event: str, **facts: object) -> None:
         journal.write(line + "\n")
 
 
+def journal() -> list[dict[str, Any]]:
+    path = Path(os.environ["FAKE_JOURNAL"])
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def ghosts() -> list[int]:
+    """Ranks of other attempts that still exist, also as zombies."""
+    started = [line for line in journal() if line["event"] == "started" and line["attempt"] != os.environ[ATTEMPT_ENV]]
+    return [line["pid"] for line in started if Path(f"/proc/{line['pid']}").exists()]
+
+
 def plan() -> tuple[str, list[int]]:
     plans = json.loads(os.environ.get("FAKE_PLANS", "{}"))
-    kind, *numbers = str(plans.get(str(RANK), plans.get("*", "finish:30"))).split(":")
+    behaviours = str(plans.get(str(RANK), plans.get("*", "finish:30"))).split(";")
+    earlier = sum(line["event"] == "started" and line["rank"] == RANK for line in journal())
+    kind, *numbers = behaviours[min(earlier, len(behaviours) - 1)].split(":")
     return kind, [int(number) for number in numbers]
 
 
@@ -109,6 +123,7 @@ def main() -> None:
         "started", pid=os.getpid(), environment={name: os.environ[name] for name in RANK_ENVIRONMENT},
         descriptors=sorted(descriptors), link=int(os.environ[LINK_FD_ENV]),
         stacks=int(os.environ[STACKS_FD_ENV]), session=os.getsid(0), resume_before=os.environ.get(RESUME_BEFORE_ENV),
+        attempt=os.environ[ATTEMPT_ENV], ghosts=ghosts(),
     )
     if kind == "mute":
         print("mute", flush=True)
@@ -120,6 +135,10 @@ def main() -> None:
     if kind == "leak":
         leave_orphans()
         kind = "finish"
+    if kind == "segment":
+        with Path(os.environ["FAKE_SEGMENT"]).open("xb") as segment:
+            segment.truncate(4096)
+        kind, numbers = "fail", [int(ExitCode.INTERNAL), *numbers]
     train(link, kind, numbers)
 
 

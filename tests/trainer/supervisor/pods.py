@@ -22,9 +22,14 @@ from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_
 
 FAKE_RANK = Path(__file__).with_name("fake_rank.py")
 SUPERVISE = (
-    "import json, os, sys\n"
+    "import json, os, socket, sys\n"
     "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"  # as the program does
+    "look_up = socket.getaddrinfo\n"
+    "def resolve(host, *rest, **more):\n"  # a name server of the test's own, where it has one
+    "    names = json.load(open(os.environ['FAKE_NAMES'])) if 'FAKE_NAMES' in os.environ else {}\n"
+    "    return look_up(names.get(host, host), *rest, **more)\n"
+    "socket.getaddrinfo = resolve\n"
     "from trainwright_trainer.supervisor.supervise import supervise\n"
     "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=json.loads(sys.argv[1])))\n"
 )
@@ -96,8 +101,8 @@ class Pods:
     address_base: str
     plans: dict[str, str] = field(default_factory=dict)
     pods: list[PodProcess] = field(default_factory=list)
-    rank: Sequence[str] = (sys.executable, str(FAKE_RANK))
-    """What each rank of a run that is no script really runs."""
+    rank: Sequence[str] | None = (sys.executable, str(FAKE_RANK))
+    """What each rank of a run that is no script really runs; None for the trainer itself."""
 
     def launch(
         self, name: str, node: int, address: str, environment: Mapping[str, str], program: Sequence[str] = (),
@@ -162,9 +167,12 @@ class Run(Pods):
 
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None) -> PodProcess:
+    def start(
+        self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None, reuse: bool = False
+    ) -> PodProcess:
+        """``reuse`` gives a pod that replaces another one its address, as the names of a cluster would."""
         number = len(self.pods)
-        address = f"{self.address_base}{node + 1 if all(pod.node != node for pod in self.pods) else 100 + number}"
+        address = f"{self.address_base}{node + 1 if reuse or all(pod.node != node for pod in self.pods) else 100 + number}"
         variables = {"NODE_INDEX": str(node), **self.environment, **(environment or {})}
         return self.launch(f"pod-{number}", node, address, variables, spec=spec)
 

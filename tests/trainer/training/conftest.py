@@ -35,6 +35,7 @@ from trainwright_trainer.rank.messages import (
     Pause,
     PhaseChanged,
     Result,
+    Wanted,
 )
 from trainwright_trainer.training.witness import WITNESS_ENV, StepSamples, read_account
 
@@ -51,7 +52,7 @@ from tests.trainer.training.rank_process import run_rank  # noqa: E402
 LAST_SECONDS = 10.0
 """For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 
-Message = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+Message = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Wanted | Result
 
 
 @dataclass

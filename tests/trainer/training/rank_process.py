@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import __main__
-from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV
 from trainwright_trainer.task.base import Measurement
 from trainwright_trainer.task.classification import ImageClassification
 from trainwright_trainer.training.learner import Position

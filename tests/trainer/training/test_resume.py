@@ -6,8 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from trainwright_trainer.checkpoint import CommitRecord
+from trainwright_trainer.checkpoint.keeper import in_order
 from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV
-from trainwright_trainer.training.start import in_order, log_passed_over, resume_before
+from trainwright_trainer.training.start import log_passed_over, resume_before
 
 
 def commits(*steps: int) -> list[CommitRecord]:

@@ -16,12 +16,14 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from trainwright_trainer.checkpoint.volume import Attempt, open_volume
 from trainwright_trainer.contract.base import Contract, Elapsed, Index
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.layout import COMPLETE_MARKER, LEDGER_FILE
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Event, events_in
 
 PREEMPTIONS = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 """Ends that say nothing about the run."""
+RETRIED = frozenset(codes_with(Disposition.COUNTED)) - {ExitCode.NODE_UNHEALTHY}
+"""Ends of attempts that count as restarts inside pods. An unhealthy node's pod ends, so that its controller counts it."""
 
 
 class Past(Contract):
@@ -36,6 +38,8 @@ class Past(Contract):
     """In which no attempt is known to have been at work."""
     attempts_without_progress: Index = 0
     """Of them in a row, up to this one, began at the same commit; those that were preempted do not count."""
+    retries: Index = 0
+    """Of them, those that failed by themselves, since the last time that the retries were spent."""
     reached_step: Index = 0
     """Highest step that any of them is known to have done."""
 
@@ -84,6 +88,7 @@ class Ledger:
     def past(self, identity: str) -> Past:
         """What the attempts at ``identity`` have come to. Ask after the start of the present attempt was appended."""
         started, seen, times = dict[str, datetime](), dict[str, datetime](), dict[str, AttemptTimes]()
+        retries = 0
         for event in self.events():
             if event.identity != identity:
                 continue
@@ -91,6 +96,10 @@ class Ledger:
                 started[event.attempt] = event.time
             elif isinstance(event, AttemptTimes):
                 times[event.attempt] = event
+            elif event.code == ExitCode.RETRIES_SPENT:
+                retries = 0
+            else:
+                retries += event.code in RETRIED
             seen[event.attempt] = event.time
         if not started:
             return Past()
@@ -101,6 +110,7 @@ class Ledger:
             age_seconds=max(0.0, (starts[-1][1] - starts[0][1]).total_seconds()),
             productive_seconds=sum(noted.seconds.get("training", 0.0) for noted in times.values()),
             down_seconds=sum(max(0.0, gap) for gap in gaps),  # the clocks of two machines may differ
+            retries=retries,
             reached_step=max((noted.step or 0 for noted in times.values()), default=0),
         )
 

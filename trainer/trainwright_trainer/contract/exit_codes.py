@@ -5,6 +5,7 @@ retryable ones in 200-249. That is legal for a Job's ``podFailurePolicy``, for K
 permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
 """
 
+from collections.abc import Container
 from enum import Enum, IntEnum
 from typing import Literal, NamedTuple
 
@@ -34,6 +35,7 @@ class ExitCode(IntEnum):
     DIVERGED = 14
     OUT_OF_MEMORY = 15
     NO_PROGRESS = 16
+    RETRIES_SPENT = 17
     INTERNAL = 200
     NODE_UNHEALTHY = 201
     PEER_LOST = 202
@@ -79,6 +81,8 @@ EXIT_CODES = _table(
                   "lower the micro batch and raise accumulation"),
     ExitCodeEntry(ExitCode.NO_PROGRESS, "NoProgress", "several attempts ended without a newer checkpoint", _P,
                   "read the termination messages of the attempts in the ledger"),
+    ExitCodeEntry(ExitCode.RETRIES_SPENT, "RetriesSpent", "as many attempts have failed inside the pods as the run may restart",
+                  _P, "read the cause, which is the last one's; then raise restarts, or start the run again"),
     ExitCodeEntry(ExitCode.INTERNAL, "InternalError", "an unexpected error", _C, "read the log of the named rank"),
     ExitCodeEntry(ExitCode.NODE_UNHEALTHY, "NodeUnhealthy", "the node failed a health check", _C, "cordon the node"),
     ExitCodeEntry(ExitCode.PEER_LOST, "PeerLost", "another pod of the run ended or fell silent", _I,
@@ -99,9 +103,13 @@ EXIT_CODES = _table(
 """Every code with its meaning, its disposition and what to do about it."""
 
 
-def codes_with(disposition: Disposition) -> tuple[int, ...]:
-    """The codes of one disposition, ascending."""
-    return tuple(sorted(int(row.code) for row in EXIT_CODES.values() if row.disposition is disposition))
+IN_PLACE = frozenset({ExitCode.RETRIES_SPENT})
+"""Codes that only a run ends with that recovers in place (``lifecycle.recovery``)."""
+
+
+def codes_with(disposition: Disposition, but: Container[ExitCode] = ()) -> tuple[int, ...]:
+    """The codes of one disposition, ascending, but for some."""
+    return tuple(sorted(int(row.code) for row in EXIT_CODES.values() if row.disposition is disposition and row.code not in but))
 
 
 TERMINATION_PATH = "/dev/termination-log"

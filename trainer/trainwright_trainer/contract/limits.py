@@ -9,7 +9,7 @@ from math import ceil
 
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
-from trainwright_trainer.contract.spec import ElasticRendezvous, MPIRendezvous, RunSpec, Script
+from trainwright_trainer.contract.spec import ElasticRendezvous, MPIRendezvous, RunSpec, Script, Watchdog
 from trainwright_trainer.contract.training import Training
 
 STALL_SECONDS = 900
@@ -36,9 +36,9 @@ PODS_LIMIT = "trainwright_pods_limit"
 def limits(spec: RunSpec) -> dict[str, float]:
     """Metric -> limit, for those that the run has.
 
-    A script has none but those on restarts, because it reports no steps and no commits.
+    A script has none but those on restarts, unless it saves by ``trainwright_trainer.run``: then it reports steps and commits.
     """
-    return _of_restarts(spec) if isinstance(spec.work, Script) else _of_restarts(spec) | _of_steps(spec, spec.work)
+    return _of_restarts(spec) | (_of_script(spec, spec.work) if isinstance(spec.work, Script) else _of_steps(spec, spec.work))
 
 
 def _of_restarts(spec: RunSpec) -> dict[str, float]:
@@ -58,6 +58,18 @@ def _of_restarts(spec: RunSpec) -> dict[str, float]:
 def _attempts_an_incident(spec: RunSpec) -> int:
     """All ranks are brought down once; those of an elastic run once more when the pod that was lost is back."""
     return 2 if isinstance(spec.world.rendezvous, ElasticRendezvous) else 1
+
+
+def _of_script(spec: RunSpec, work: Script) -> dict[str, float]:
+    if work.checkpoints is None:
+        return {}
+    watchdog = spec.lifecycle.watchdog or Watchdog()
+    return {
+        LOG_INTERVAL: 1,
+        STALL_LIMIT: STALL_SECONDS + watchdog.saving_seconds,  # between two steps it may evaluate or save
+        SAVE_LIMIT: spec.lifecycle.grace_seconds - EXIT_MARGIN_SECONDS,
+        EMPTY_ATTEMPTS_LIMIT: (EMPTY_ATTEMPTS - 1) * _attempts_an_incident(spec) + 1,
+    }
 
 
 def _of_steps(spec: RunSpec, work: Training | Boosting) -> dict[str, float]:

@@ -6,7 +6,7 @@ How the processes of a run find each other is in it too, one model for each kind
 
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trainwright_trainer.contract.base import (
     AbsolutePath,
@@ -175,6 +175,13 @@ class World(Contract):
         return self.size * (self.replicas_per_process or 1)
 
     @property
+    def is_connected(self) -> bool:
+        """Whether a node 0 that is known beforehand decides for all pods."""
+        kind = self.rendezvous.kind
+        alone = kind == "tf-config" and self.nodes == 1
+        return alone or (kind in ("static", "dmlc-tracker", "tf-config") and self.control_port is not None)
+
+    @property
     def meeting(self) -> Meeting:
         """Where the pods find node 0. Raises :class:`TypeError` unless the rendezvous is static or dmlc-tracker."""
         where, control_port, index = self.rendezvous, self.control_port, self.node_index_env
@@ -245,6 +252,15 @@ class Preflight(Specified):
         return MIN_SHARE_ON_GPUS if device == "cuda" else 0.0
 
 
+class Recovery(Contract):
+    """An attempt that fails is followed by another one in the same pods. Only a pod that is lost is replaced."""
+
+    restarts: Index = 3
+    """Attempts that may fail by themselves, since the run began, before its pods end with RETRIES_SPENT."""
+    wait_seconds: Seconds = 900
+    """How long the other pods wait for one that is lost. A Job's controller replaces a pod after at most 600 s."""
+
+
 class Lifecycle(Contract):
     """Budgets that the supervisor keeps, in seconds."""
 
@@ -262,6 +278,16 @@ class Lifecycle(Contract):
     """When a rank counts as hung. Default: the defaults of its limits."""
     preflight: Preflight | None = None
     """What is checked before training. Default: the defaults of its settings."""
+    recovery: Recovery | None = None
+    """How the run goes on without new pods. Default: not at all, every pod ends with the attempt."""
+
+
+class ScriptCheckpoints(Contract):
+    """Of a script that saves by ``trainwright_trainer.run``, in its state directory."""
+
+    keep: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Commits that stay."""
+    resume: Literal["auto", "required", "never"] = "auto"
 
 
 class Script(Contract):
@@ -273,6 +299,10 @@ class Script(Contract):
     """Whether the program uses the exit codes of this contract; otherwise any failure is USER_FAILURE."""
     state_directory: str | None = None
     """Where the attempt ledger and the COMPLETE marker live, if anywhere."""
+    checkpoints: ScriptCheckpoints | None = None
+    """Set where the program saves by ``trainwright_trainer.run``; what it saves by other means is its own."""
+    config: dict[str, JsonValue] | None = None
+    """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
 
 
 Work = Annotated[Training | Boosting | Script, Field(discriminator="kind")]
@@ -295,6 +325,9 @@ class RunSpec(Contract):
         problems = _of_training(self.work, self.world) if isinstance(self.work, Training) else []
         if isinstance(self.work, Boosting) and self.world.rendezvous.kind != "dmlc-tracker":
             problems = [f"work xgboost needs rendezvous dmlc-tracker instead of {self.world.rendezvous.kind}"]
+        if self.lifecycle.recovery is not None and not self.world.is_connected:
+            kind = self.world.rendezvous.kind
+            problems.append(f"lifecycle.recovery needs supervisors that are connected, and those of rendezvous {kind} are not")
         for problem in problems:
             raise ValueError(problem)
         return self

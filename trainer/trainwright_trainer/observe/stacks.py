@@ -5,21 +5,14 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-STACKS_FD_ENV = "TRAINWRIGHT_STACKS_FD"
-"""Environment variable with the file descriptor that a rank writes its stacks to, when it gets ``SIGUSR2``."""
-STACKS_SIGNAL = signal.SIGUSR2
-"""Free in torch, NCCL and Open MPI; mpirun forwards it as it forwards SIGUSR1."""
-MAIN_THREAD = "main thread"
+from trainwright_trainer.run.link import MAIN_THREAD
+
 _MOST_BYTES = 1 << 20
 _THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$')
@@ -33,21 +26,6 @@ WAITS_FOR_OTHERS = (
 _XGBOOST, _ROUNDS = "/xgboost/core.py", ("update", "boost", "eval_set")
 """XGBoost's run inside a round; the same file reads tables, which waits for nobody."""
 WAITS_FOR_A_THREAD = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
-
-
-def offer_stacks(environment: Mapping[str, str]) -> None:
-    """From now on the signal writes stacks to the supervisor's file, if there is one. Call in the main thread.
-
-    ``faulthandler`` writes from the signal handler itself, in C: it needs no Python bytecode to run, so a thread inside a
-    collective or a read is shown too.
-    """
-    descriptor = environment.get(STACKS_FD_ENV)
-    if descriptor is None:
-        return
-    number = int(descriptor)
-    os.set_inheritable(number, False)
-    os.write(number, f"{MAIN_THREAD} 0x{threading.get_ident():016x}\n".encode())
-    faulthandler.register(STACKS_SIGNAL, file=number, all_threads=True)
 
 
 @dataclass(frozen=True, slots=True)

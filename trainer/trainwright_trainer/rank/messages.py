@@ -16,15 +16,10 @@ from trainwright_trainer.contract.base import Contract, Report
 from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.contract.metrics import Phase, StepSplit
 
-LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
-"""Environment variable with the file descriptor of the rank's end of the socket."""
 ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
 """Environment variable with the attempt's nonce, the same in all pods."""
 RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
 """Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
-
-AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
-"""Environment variable that is ``collective`` where a run's ranks agree among themselves, because nothing connects its pods."""
 
 Action = Literal["stop", "save"]
 
@@ -79,6 +74,28 @@ class At(Contract):
     tick: int | None
 
 
+class Wanted(Contract):
+    """A script's rank waits for :class:`Given`. All ranks want the same, in the same order, and are answered when all asked."""
+
+    type: Literal["wanted"] = "wanted"
+    request: int
+    what: Literal["newest", "draft", "commit"]
+    step: int
+    differs: str | None = None
+    """Between pods: what two ranks of this one want instead of the same."""
+
+
+class Given(Contract):
+    """The answer to :class:`Wanted`."""
+
+    type: Literal["given"] = "given"
+    request: int
+    step: int = 0
+    path: str | None = None
+    """Of the checkpoint or of the draft; None where there is none."""
+    error: str | None = None
+
+
 class Result(Contract):
     """A rank's last message. A rank that ends without one failed, in the way that its exit status says."""
 
@@ -118,9 +135,9 @@ class Ask(Contract):
     action: Action
 
 
-FromRankMessage = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+FromRankMessage = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Wanted | Result
 FromRank = Annotated[FromRankMessage, Field(discriminator="type")]
-ToRankMessage = Pause | Act | Carry | Ask
+ToRankMessage = Pause | Act | Carry | Ask | Given
 ToRank = Annotated[ToRankMessage, Field(discriminator="type")]
 
 FROM_RANK: TypeAdapter[FromRankMessage] = TypeAdapter(FromRank)

@@ -43,6 +43,7 @@ from trainwright_trainer.supervisor.launchers.ray import ray_role
 from trainwright_trainer.supervisor.place import PodPlace, host_name, pod_place, tasks, tf_place
 from trainwright_trainer.supervisor.pod.launcher import (
     AGREE_BY_COLLECTIVE,
+    LocalLauncher,
     Setting,
     check_program,
     local_launcher,
@@ -50,6 +51,7 @@ from trainwright_trainer.supervisor.pod.launcher import (
 )
 from trainwright_trainer.supervisor.pod.rank import adopt_orphans, reap, sweep
 from trainwright_trainer.supervisor.run.attempt import Role, connected_attempt, lone_attempt
+from trainwright_trainer.supervisor.run.recovery import RecoveringRole
 from trainwright_trainer.supervisor.wire.proof import read_secret
 
 
@@ -76,7 +78,14 @@ def _numbered(setting: Setting) -> Role:
     place, rendezvous_env = pod_place(setting.environ, world), static_rendezvous(world)
     if isinstance(world.rendezvous, TrackerRendezvous):
         rendezvous_env |= _tracker(world, place)
-    return connected_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
+    return _connected(setting, place, local_launcher(setting, place, rendezvous_env))
+
+
+def _connected(setting: Setting, place: PodPlace, launcher: LocalLauncher) -> Role:
+    recovery = setting.spec.lifecycle.recovery
+    if recovery is None:
+        return connected_attempt(setting, place, launcher)
+    return RecoveringRole(setting, place, recovery, launcher)
 
 
 def _tracker(world: World, place: PodPlace) -> dict[str, str]:
@@ -93,7 +102,7 @@ def _by_tf_config(setting: Setting) -> Role:
     host, port = tasks(environ, spec.world).first
     place, rendezvous_env = tf_place(environ, spec.world), {"MASTER_ADDR": host, "MASTER_PORT": port}
     if place.control is not None or spec.world.nodes == 1:
-        return connected_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
+        return _connected(setting, place, local_launcher(setting, place, rendezvous_env))
     return lone_attempt(setting, place, local_launcher(setting, place, {**rendezvous_env, **AGREE_BY_COLLECTIVE}))
 
 

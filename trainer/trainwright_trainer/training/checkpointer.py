@@ -22,6 +22,7 @@ from trainwright_trainer.checkpoint import (
     StorageError,
     read_complete,
 )
+from trainwright_trainer.checkpoint.keeper import in_order, refuse_to_start_over
 from trainwright_trainer.checkpoint.volume import CheckpointName
 from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.spec import RunSpec
@@ -172,7 +173,7 @@ class Checkpointer:
         if record is None:
             if self._settings.resume != "never":
                 damaged = self._reading.on_rank_0(lambda: [str(name) for name in self._store.quarantined()])
-                start.refuse_to_start_over(self._settings, damaged)
+                refuse_to_start_over(self._settings.directory, self._settings.resume, damaged)
             return False
         start.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
         self._learner.load(Restored(self._store, record, self._reading.on_rank_0))
@@ -296,7 +297,7 @@ class Checkpointer:
         found: Sequence[CommitRecord] = self._store.quarantine_unreadable(self._report_damage)
         if self._settings.resume == "never":  # of another identity, that is: an attempt goes on where the one before it ended
             found = [record for record in found if record.identity == self._spec.identity]
-        return start.in_order(found, self._resume_before)
+        return in_order(found, self._resume_before)
 
     def _problems(self, record: CommitRecord) -> list[Corruption]:
         """What all ranks together find wrong; the same on all of them."""

@@ -11,9 +11,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Holder, Lease, LeaseTiming
-from trainwright_trainer.contract.failures import DataError, NoCheckpointError
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import software
 from trainwright_trainer.rank.group import Group
@@ -67,34 +66,12 @@ def resume_before(environment: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def in_order(records: Sequence[CommitRecord], before: int | None) -> list[CommitRecord]:
-    """The commits, given newest first: those of steps below ``before``, then the others."""
-    return sorted(records, key=lambda record: before is not None and record.step >= before)
-
-
 def log_passed_over(records: Sequence[CommitRecord], chosen: CommitRecord, before: int | None) -> None:
     """Log which commit was passed over for the chosen one, if one was (rank 0)."""
     newest = max((record.step for record in records), default=0)
     if before is not None and chosen.step < before <= newest:
         reason = f"the attempts before this one began there and got no further, so the last one left begins with {chosen.name}"
         get_log().warning("checkpoint_passed_over", step=newest, reason=reason)
-
-
-def refuse_to_start_over(settings: Checkpoints, damaged: Sequence[str]) -> None:
-    """What was trained and cannot be read is for a person to give up, in this attempt and in every later one.
-
-    Raises :class:`NoCheckpointError` where checkpoints are damaged, or one is required.
-    """
-    if damaged:
-        raise NoCheckpointError(
-            f"{settings.directory} holds no checkpoint that verifies: {', '.join(damaged)} damaged and set aside; restore one, "
-            "or move the directory away to start at step 0"
-        )
-    if settings.resume == "required":
-        raise NoCheckpointError(
-            f"resume is required and {settings.directory} holds no checkpoint that verifies; restore one, or set resume to auto "
-            "to start at step 0"
-        )
 
 
 def refuse_other_data(step: int, trained_on: object, fingerprint: str) -> None:

@@ -10,7 +10,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.operators.base import owned_manager
 from trainwright.plan import Resolution
 from trainwright.rendezvous import jax, torch, tracker
-from trainwright_trainer.contract import Disposition, codes_with
+from trainwright_trainer.contract import IN_PLACE, Disposition, codes_with
 
 INDEX_VARIABLES = {
     Rendezvous.STATIC: torch.INDEX,
@@ -58,9 +58,18 @@ def retries(resolution: Resolution) -> Tree:
 def none_of_its_own(resolution: Resolution, role: Role) -> Tree:
     """Of a Job below a JobSet. Where its policy ignores failures, a limit for the whole Job would delay the next pods by all of
     them (:func:`trainwright.plan.incident.delay`)."""
+    if resolution.in_place and not role.further:
+        return retries(resolution)
     if resolution.processes[role.name].supervised:
         return {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
     return {"backoffLimit": 0}
+
+
+def restarts_of_the_set(resolution: Resolution) -> Why:
+    """How often a JobSet may start all of its pods again."""
+    if resolution.in_place and not resolution.needs.further:
+        return Why(0, "trainwright", "pods come back one by one: one that has used up its retries ends the run")
+    return Why(resolution.run.restarts, "run:/restarts", "restarts of all pods together")
 
 
 def reasons_of_none(job: str) -> dict[str, str]:
@@ -147,8 +156,10 @@ def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
     if not resolution.processes[role.name].supervised:
         return [evicted]
 
+    but = () if resolution.in_place else IN_PLACE
+
     def on_codes(action: str, disposition: Disposition, reason: str) -> Why:
-        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition))}
+        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition, but))}
         return Why({"action": action, "onExitCodes": codes}, "trainwright", reason)
 
     return [

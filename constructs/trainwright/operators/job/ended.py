@@ -56,6 +56,12 @@ def _condition(rule: Mapping[str, Any], end: PodEnd) -> str | None:
     return next((type for type, status in wanted if (type, status) in end.conditions), None)
 
 
+def indexes(text: str) -> set[int]:
+    """``0,2-4`` as numbers."""
+    pairs = (part.partition("-") for part in text.split(","))
+    return {number for first, dash, last in pairs for number in range(int(first), int(last if dash else first) + 1)}
+
+
 def ended(manifest: Mapping[str, Any], around: Around) -> Controller:
     return JobStatus(manifest)
 
@@ -82,7 +88,7 @@ class JobStatus(Controller):
             self._succeeded.add(end.index)
             if self._per_index is None:
                 self._failures.clear()
-            return self._all_over() or IndexDone()
+            return self._has_succeeded() or self._all_over() or IndexDone()
         self._failures[end.index] = self._failures.get(end.index, 0) + 1
         found = match(self._spec.get("podFailurePolicy", {}), end)
         if found.action == "FailJob":
@@ -96,6 +102,15 @@ class JobStatus(Controller):
             return JobEnd("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         so_far = sum(self._failures.values()) if self._per_index is None else self._failures[end.index]
         return Replace(found, self._counted.get(end.index, 0), delay(so_far))
+
+    def _has_succeeded(self) -> JobEnd | None:
+        """The first rule of a successPolicy that is met ends the Job, and the pods that still run (success_policy.go)."""
+        for number, rule in enumerate(self._spec.get("successPolicy", {}).get("rules", ())):
+            wanted = indexes(rule["succeededIndexes"]) if "succeededIndexes" in rule else None
+            met = self._succeeded if wanted is None else self._succeeded & wanted
+            if len(met) >= int(rule.get("succeededCount", len(wanted or ()))):
+                return JobEnd("Complete", "SuccessPolicy", f"Matched rules at index {number}")
+        return None
 
     def _index_is_lost(self, index: int, found: Match) -> bool:
         limit = self._per_index

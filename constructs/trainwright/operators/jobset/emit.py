@@ -31,6 +31,7 @@ from trainwright.operators.job.child_jobs import (
     none_of_its_own,
     owned_below_job_set,
     reasons_of_none,
+    restarts_of_the_set,
     retries,
     together,
     waits_for,
@@ -185,7 +186,7 @@ def _job_set(resolution: Resolution) -> Tree:
 
 def _together(resolution: Resolution) -> Tree:
     """Of pods that find each other, and start again together."""
-    run, plan = resolution.run, resolution.plan
+    plan = resolution.plan
     return {
         "network": {
             "enableDNSHostnames": True,
@@ -194,7 +195,7 @@ def _together(resolution: Resolution) -> Tree:
         },
         "successPolicy": {"operator": "All", **counted_jobs(resolution.binding.roles, [ROLE])},
         "failurePolicy": {
-            "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
+            "maxRestarts": restarts_of_the_set(resolution),
             "restartStrategy": "Recreate",
             "rules": [*job_set_rules(resolution, [ROLE]), *_out_of_time(resolution)],
         },

@@ -80,6 +80,9 @@ OF_A_LAUNCHER = ("command", "args", "env")
 _KNOWN_BY_NAME = "the operator knows a Job by this name"
 
 
+_THEIRS = Recovery(takes_others="the runtime is installed by others, and says itself what becomes of the pods")
+
+
 class TrainJob(Target):
     """A JobSet ``<name>``, made from the runtime; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
@@ -120,7 +123,7 @@ class TrainJob(Target):
             return Refusal(reason, "choose a target whose operator knows that rule")
         binding = _launched(needs, mpi) if mpi else _indexed(needs)
         if needs.runtime:  # whose rules nobody here has made
-            binding = binding._replace(runtime=needs.runtime, recovery=Recovery(), guarantees=frozenset())
+            binding = binding._replace(runtime=needs.runtime, recovery=_THEIRS, guarantees=frozenset())
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
         return binding._replace(

@@ -22,6 +22,7 @@ from trainwright.operators.job.child_jobs import (
     none_of_its_own,
     owned_below_job_set,
     reasons_of_none,
+    restarts_of_the_set,
     waits_for,
 )
 from trainwright.operators.kubeflow_trainer.releases import GROUP
@@ -106,7 +107,7 @@ def training_runtime(resolution: Resolution) -> Tree:
                     "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
                     "successPolicy": {"operator": "All", **_success(resolution)},
                     "failurePolicy": {
-                        "maxRestarts": Why(resolution.run.restarts, "run:/restarts", "restarts of all pods together"),
+                        "maxRestarts": restarts_of_the_set(resolution),
                         "restartStrategy": "Recreate",
                         "rules": job_set_rules(resolution, own_jobs(resolution)),
                     },

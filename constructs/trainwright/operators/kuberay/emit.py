@@ -104,10 +104,10 @@ class RayJob(Target):
                 {HEAD: "Ray's autoscaler, beside the head, adds and removes workers"} if needs.autoscaled else {}
             ),
             # drivers are counted; a failed pod of the cluster is replaced, and nothing gives up
-            recovery=Recovery(counts_init_failures=False),
+            recovery=Recovery(counts_init_failures=False, takes_others="a RayJob starts again on a new cluster"),
             gang=Gang.LABEL,
             # no exit codes: a driver that fails for good is tried again; no save on SIGTERM: process 1 of a pod is Ray's
-            guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
+            guarantees=frozenset(Guarantee) - {Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE},
             generated_names=("{name}-abcde-head-svc",),
         )
 

@@ -62,6 +62,7 @@ class MPIJob(Target):
                 delays="none" if others else "all",  # the launcher's Job has one pod
                 returns="an evicted worker is not made again: each new launcher waits for it until somebody deletes the pod",
                 keeps_evicted=bool(others),
+                takes_others="mpirun ends with the first rank, and an evicted worker stays Failed until somebody deletes it",
             ),
             gang=Gang.OPERATOR,
             # Not exit codes: the launcher's Job has no podFailurePolicy, so a failure that would come again is tried again.

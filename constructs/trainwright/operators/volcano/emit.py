@@ -19,7 +19,7 @@ from trainwright.rendezvous import torch
 from trainwright.rendezvous.mpi import LAUNCHER, MPI, WORKER, Mpirun, launcher_and_workers
 from trainwright.rendezvous.tensorflow import EVALUATOR, PORT, tasks_of
 from trainwright_trainer.contract import Disposition
-from trainwright_trainer.contract.exit_codes import EXIT_CODES
+from trainwright_trainer.contract.exit_codes import EXIT_CODES, IN_PLACE
 
 VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 NODE = "node"
@@ -81,7 +81,10 @@ class VolcanoJob(Target):
         roles = (*bound.roles, *further)
         return bound._replace(
             roles=roles,
-            recovery=Recovery(returns="all pods start again, about 1 s later, and each time is one of the restarts"),
+            recovery=Recovery(
+                returns="all pods start again, about 1 s later, and each time is one of the restarts",
+                takes_others="a Volcano Job starts all of its pods again when one has ended",
+            ),
             injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **bound.injects},
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
@@ -353,7 +356,7 @@ def _policies(resolution: Resolution) -> list[Tree | Why]:
     was killed then is older than the Job and changes nothing (pkg/controllers/job/job_controller_util.go, applyPolicies)."""
     if not resolution.supervised:
         return [_AGAIN]
-    permanent = [row for row in EXIT_CODES.values() if row.disposition is Disposition.PERMANENT]
+    permanent = [row for row in EXIT_CODES.values() if row.disposition is Disposition.PERMANENT and row.code not in IN_PLACE]
     return [
         *(
             Why(

@@ -275,7 +275,7 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     waits = delayed(binding, supervised) or binding.recovery.keeps_evicted
     if resolution.pool.spot is None or context.run.on_disruption == "fail" or not waits:
         return
-    cost = incident(binding, resolution.needs, supervised)
+    cost = incident(binding, resolution.needs, supervised, resolution.plan.recovery)
     message = f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the run waits: {cost}"
     others = targets(context, resolution, lambda binding: not delayed(binding, supervised) and not binding.recovery.keeps_evicted)
     fix = f"use target {by_cost(resolution, others)}; or accept the wait" if others else _ACCEPT
@@ -297,6 +297,16 @@ def impatience(context: Context, resolution: Resolution) -> Iterator[Finding]:
             back = f"a pod that is lost {counted(losses, 'time')} comes back after {delay(losses)} s"
             message = f"{back}, and before that {one.said}"
             yield found("TW468", context.locate.at(one.source), message, fix)
+
+
+def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Pods that cannot stay, or that somebody would evict while they wait."""
+    planned = resolution.plan.recovery
+    if context.run.recovery != "in-place" or planned is None or planned.in_place:
+        return
+    message = f"the run says that it recovers in place, and all of its pods end with the first: {planned.why_not}"
+    fix = "write `recovery: whole-job`; or use a target whose pods stay, and a recovery_wait below others' patience"
+    yield found("TW479", context.locate.run("/recovery"), message, fix)
 
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -335,7 +345,10 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 
 RUN = (queue, topology_level, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, impatience, evictions, disruption)
+PLAN = (
+    gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, impatience, evictions, recovery, disruption,
+)
+
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
 

@@ -81,11 +81,12 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None and run.trained is None]
-    saving = ("save",) if run.saved_by == "trainer" else ("every", *CheckpointSettings.model_fields)
+    unread = {"trainer": ("save",), "script": ("every", "every_steps", "save", "failed_saves")}
+    saving = unread.get(run.saved_by, ("every", *CheckpointSettings.model_fields))
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
-            key for key in ("trainer_version", "peer_wait", "peer_lost")
+            key for key in ("trainer_version", "peer_wait", "peer_lost", "recovery", "recovery_wait")
             if key in run.model_fields_set and getattr(run, key) is not None
         ]
     for key in fields:

@@ -105,3 +105,34 @@ def test_a_pod_that_is_done_and_told_to_end_is_not_done_with_the_run(new_script:
     (done,) = [pod for pod in pods if pod.heard("waiting_for_others")]
     done.process.send_signal(signal.SIGTERM)
     assert done.wait() == ExitCode.PREEMPTED_NOT_SAVED, run.logs()
+
+
+HAND = """
+import pathlib, signal, sys, time
+from trainwright_trainer import run
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(210))
+try:
+    run.checkpoints.draft(1)
+except run.CheckpointError as error:
+    print("told:", error, flush=True)
+for n in range(1, 10**6):
+    run.step(n)
+    assert not run.should_stop()
+    (pathlib.Path(sys.argv[1]) / f"steps-{run.world.rank}").touch()
+    time.sleep(0.02)
+"""
+
+
+def test_pods_that_nothing_connects_cannot_stop_or_commit_together(new_script: NewScript, tmp_path: Path) -> None:
+    """So the signal reaches the script, and a commit is refused with the reason."""
+    run = new_script()
+    work = {"kind": "script", "command": [sys.executable, "-c", HAND, str(tmp_path)], "protocol": True}
+    state = {"state_directory": str(tmp_path / "state"), "checkpoints": {}}
+    run.spec = RunSpec.model_validate(run.spec.model_dump() | {"work": work | state})
+    for number in range(2):
+        run.start(number)
+    wait_until(lambda: len(list(tmp_path.glob("steps-*"))) == 2, "both ranks work")
+    for pod in run.pods:
+        pod.process.send_signal(signal.SIGTERM)
+    assert [pod.wait() for pod in run.pods] == [ExitCode.PREEMPTED_SAVED] * 2, run.logs()
+    assert "told: nothing connects the pods of this run" in run.logs()

@@ -20,6 +20,7 @@ from tests.trainer.supervisor.conftest import training_work
 from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun
 from tests.trainer.supervisor.run.test_history import commit
 
+from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec, World
@@ -344,3 +345,36 @@ def test_a_script_that_fails(new_run: NewMPIRun) -> None:
     run.start_all()
     assert run.launcher.wait() == ExitCode.USER_FAILURE, run.logs()
     assert last_words(run) == "rank 1 exited with 3"
+
+
+HAND = """
+import os, sys, time
+from trainwright_trainer import run
+newest = run.checkpoints.newest()
+print("begins at", newest.step if newest else 0, flush=True)
+for n in range(newest.step + 1 if newest else 1, 10**6):
+    time.sleep(0.02)
+    run.step(n)
+    stop = run.should_stop()
+    if stop or n % 20 == 0:
+        (run.checkpoints.draft() / f"rank-{run.world.rank}").write_text(str(n))
+        run.checkpoints.commit(n)
+    if stop:
+        run.stopped()
+"""
+
+
+def test_a_script_that_speaks_to_the_launcher(new_run: NewMPIRun, tmp_path: Path) -> None:
+    """All ranks are the launcher's: it agrees with them, and keeps their checkpoints."""
+    (tmp_path / "hand.py").write_text(HAND)
+    command, state = [sys.executable, str(tmp_path / "hand.py")], tmp_path / "mpi-state"
+    run = new_run(work={"kind": "script", "command": command, "state_directory": str(state), "checkpoints": {}})
+    run.program = tuple(command)
+    run.start_all()
+    wait_until(lambda: bool(list(state.glob("commits/*.json"))), "a commit")
+    run.launcher.process.send_signal(signal.SIGTERM)
+    assert run.launcher.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    newest = CheckpointStore(state).records()[0]
+    assert [file.name for file in newest.files] == ["rank-0", "rank-1"]
+    assert {(state / str(newest.name) / file.name).read_text() for file in newest.files} == {str(newest.step)}
+    assert run.launcher.message().committed_step == newest.step

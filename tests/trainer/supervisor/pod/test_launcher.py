@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT, SPEC_ENV
-from trainwright_trainer.rank.messages import ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV
 from trainwright_trainer.supervisor.pod.launcher import attempt_variables, rank_environment
 
 

@@ -14,7 +14,7 @@ from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle, RunSpec
 from trainwright_trainer.contract.spec import Watchdog as Limits
 from trainwright_trainer.observe.hang import Dumped, RankState, Stuck, hang_cause, suspects
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Heartbeat, Pause
+from trainwright_trainer.rank.messages import Heartbeat, ToRankMessage
 from trainwright_trainer.supervisor.pod.observer import Watchdog, warm_up_seconds
 from trainwright_trainer.supervisor.pod.rank import Rank
 
@@ -24,7 +24,7 @@ LIFECYCLE = Lifecycle(grace_seconds=60, save_seconds=30, watchdog=Limits(trainin
 class QuietRank(Rank):
     """Only what the watchdog looks at."""
 
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         raise NotImplementedError
 
     def signal(self, number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.rank.progress import Hold
+from trainwright_trainer.run.progress import Hold
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.wire.messages import Position
 

@@ -17,7 +17,7 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import ElasticRendezvous, Script
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, Setting, local_launcher

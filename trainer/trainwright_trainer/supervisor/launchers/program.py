@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Pause
+from trainwright_trainer.rank.messages import ToRankMessage
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import Timers
 from trainwright_trainer.supervisor.launchers.remote_rank import (
@@ -210,7 +210,7 @@ class RemoteRank(Rank):
         """None until it connects, and after that has ended."""
         self._end_launcher = end_launcher
 
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         if self.connection is not None:
             self.connection.say(message)
 

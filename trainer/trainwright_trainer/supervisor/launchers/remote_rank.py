@@ -27,9 +27,7 @@ from pydantic import Field, TypeAdapter
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.messages import (
-    LINK_FD_ENV,
     At,
     Committed,
     Heartbeat,
@@ -37,8 +35,10 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
+    Wanted,
 )
 from trainwright_trainer.rank.place import available_cpus
+from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.wire.messages import Word
 from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce, read_secret
@@ -127,7 +127,8 @@ class SendSignal(Contract):
 
 
 FromRemoteRankMessage = (
-    Call | Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+    Call | Hello | Exited | ToldToEnd | StacksWritten
+    | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Wanted | Result
 )
 FROM_REMOTE_RANK: TypeAdapter[FromRemoteRankMessage] = TypeAdapter(Annotated[FromRemoteRankMessage, Field(discriminator="type")])
 

@@ -25,8 +25,8 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from trainwright_trainer.contract.spec import ElasticRendezvous, RunSpec
-from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.rank.specification import read_specification, specification_path
+from trainwright_trainer.run.link import LINK_FD_ENV
 from trainwright_trainer.supervisor.launchers.elastic import (
     ADDRESS_ENV,
     HOST_ENV,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,9 +21,10 @@ from trainwright_trainer.contract.spec import RunSpec, Script, Work, World
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV, FromRankMessage
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, FromRankMessage, PhaseChanged
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.rank.specification import Specification
+from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
@@ -51,13 +56,16 @@ class Setting:
 
 
 
+OF_TORCH = (sys.executable, "-m", "trainwright_trainer.rank")
+
+
 def rank_program(work: Work) -> tuple[str, ...]:
     """What each rank of this work runs."""
     if isinstance(work, Script):
         return work.command
     if isinstance(work, Boosting):
         return (sys.executable, "-m", "trainwright_trainer.boosting")
-    return (sys.executable, "-m", "trainwright_trainer.tensorflow" if work.engine == "tensorflow" else "trainwright_trainer.rank")
+    return (sys.executable, "-m", "trainwright_trainer.tensorflow") if work.engine == "tensorflow" else OF_TORCH
 
 
 def check_program(work: Work, environ: Mapping[str, str]) -> None:
@@ -151,34 +159,92 @@ class Launcher(Protocol):
         """A child of the supervisor was reaped; it may be an orphan that nobody here started."""
 
 
+class Standby:
+    """A rank of the next attempt, which imports what takes long while this one trains (:mod:`rank.standby`)."""
+
+    def __init__(self, number: int, environment: Callable[[int], Mapping[str, str]]) -> None:
+        self.rank = RankProcess(number, lambda rank, message: None)
+        self._known = environment(self.rank.link_descriptor)
+        reads, self._writes = os.pipe()
+        command = (sys.executable, "-m", "trainwright_trainer.rank.standby", str(reads))
+        try:
+            self.rank.spawn(command, self._known, inherited=[reads])
+        finally:
+            os.close(reads)
+
+    def wake(self, environment: Mapping[str, str], on_word: Callable[[Rank, FromRankMessage], None]) -> RankProcess:
+        """It is a rank of an attempt from now on. Raises ``OSError`` where it has ended."""
+        self.rank.join(on_word)
+        said = {name: value for name, value in environment.items() if self._known.get(name) != value and name != LINK_FD_ENV}
+        os.write(self._writes, json.dumps(said).encode() + b"\n")
+        os.close(self._writes)
+        return self.rank
+
+
 class LocalLauncher:
-    """Ranks that are children of this supervisor.
+    """Ranks that are children of this supervisor. Of one attempt after the other, where the run recovers in place.
 
     Args:
         numbers: Of the ranks, by local rank.
         command: What each of them runs.
         environment: Local rank, node 0's word and the descriptor of its link -> the environment of that rank.
         listen: Makes what hears a rank's standard error; default: it is the pod's own.
+        prepares: Whether ranks of a next attempt are made ready while one trains.
     """
 
     def __init__(
         self, numbers: Sequence[int], command: Sequence[str], environment: Callable[[int, Start, int], Mapping[str, str]],
-        listen: Callable[[], LastWords | None] = lambda: None,
+        listen: Callable[[], LastWords | None] = lambda: None, prepares: bool = False,
     ) -> None:
+        self._prepares, self._standbys = prepares, dict[int, Standby]()
         self._numbers, self._command, self._environment = numbers, command, environment
         self._listen, self._ranks = listen, list[RankProcess]()
         self._owner: Owner | None = None
 
     def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
-        self._owner = owner
+        self._owner, self._ranks, self._last_start = owner, [], start
         for local_rank, number in enumerate(self._numbers):
-            rank = RankProcess(number, owner.rank_said)
-            rank.spawn(self._command, self._environment(local_rank, start, rank.link_descriptor), self._listen())
-            self._ranks.append(rank)
+            self._ranks.append(self._woken(local_rank, start) or self._spawned(local_rank, number, start))
         get_log().info("ranks_started", ranks=[rank.number for rank in self._ranks], pids=[rank.pid for rank in self._ranks])
         return self._ranks
 
+    def _woken(self, local_rank: int, start: Start) -> RankProcess | None:
+        standby = self._standbys.pop(local_rank, None)
+        if standby is None:
+            return None
+        try:
+            return standby.wake(self._environment(local_rank, start, standby.rank.link_descriptor), self._heard)
+        except OSError:
+            return None
+
+    def _spawned(self, local_rank: int, number: int, start: Start) -> RankProcess:
+        rank = RankProcess(number, self._heard)
+        rank.spawn(self._command, self._environment(local_rank, start, rank.link_descriptor), self._listen())
+        return rank
+
+    def _heard(self, rank: Rank, message: FromRankMessage) -> None:
+        if self._owner is not None:
+            self._owner.rank_said(rank, message)
+        if self._prepares and not self._standbys and isinstance(message, PhaseChanged) and message.phase == "training":
+            self._prepare(self._last_start)
+
+    def _prepare(self, start: Start) -> None:
+        """Now: before, they would take processors from ranks that start."""
+        for local_rank, number in enumerate(self._numbers):
+            with suppress(OSError):  # the next attempt starts without it
+                self._standbys[local_rank] = Standby(number, partial(self._environment, local_rank, start))
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Process ids of ranks that wait for another attempt."""
+        return frozenset(standby.rank.pid for standby in self._standbys.values() if standby.rank.pid is not None)
+
     def child_ended(self, pid: int, status: int) -> None:
+        for local_rank, standby in [*self._standbys.items()]:
+            if standby.rank.pid == pid:
+                get_log().warning("standby_ended", rank=standby.rank.number, status=status)
+                standby.rank.ended(status, lambda: None)
+                del self._standbys[local_rank]
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
                 rank.ended(status, self._owner.end_if_all_ended)
@@ -209,4 +275,5 @@ def local_launcher(
         )
 
     numbers = range(first, first + world.processes_per_node)
-    return LocalLauncher(numbers, setting.rank_command, environment, LastWords if is_script else lambda: None)
+    prepares = setting.spec.lifecycle.recovery is not None and setting.rank_command == OF_TORCH
+    return LocalLauncher(numbers, setting.rank_command, environment, LastWords if is_script else lambda: None, prepares)

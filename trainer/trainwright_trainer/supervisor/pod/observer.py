@@ -20,8 +20,9 @@ from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.hang import Dumped, RankState, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Gathering, Measurements, Timesheet
-from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
+from trainwright_trainer.observe.stacks import Frame, main_thread_frame
 from trainwright_trainer.rank.messages import Committed, FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
+from trainwright_trainer.run.link import STACKS_SIGNAL
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
@@ -43,21 +44,22 @@ OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwr
 class Observer:
     """Of one attempt. All times are on the event loop's clock.
 
-    A user's script reports no phases and no steps: it is not watched, and its time is not split into phases.
+    A script is watched once it speaks, and then its time is split into the phases that it tells.
     """
 
     def __init__(self, spec: RunSpec, ranks: Sequence[Rank], past: Past, measurements: Measurements, now: float) -> None:
         self._ranks, self._measurements = ranks, measurements
-        self._watchdog = None if isinstance(spec.work, Script) else Watchdog(spec.lifecycle, warm_up_seconds(spec))
-        self._times = None if isinstance(spec.work, Script) else Timesheet(past, now)
+        self._is_script = isinstance(spec.work, Script)
+        self._watchdog = Watchdog(spec.lifecycle, warm_up_seconds(spec), tells_all=not self._is_script)
+        self._times = Timesheet(past, now)
         self._paces = Gathering(len(ranks))
         self._knows_past = past.attempts > 0
         measurements.forget(OVER_ALL_ATTEMPTS)
-        if self._times is not None:
+        if not self._is_script:
             measurements.update_labelled("trainwright_phase", _at_work_on("starting"))
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
-        if self._times is not None and self._knows_past:
+        if self._knows_past and spec.work.checkpoints is not None:
             measurements.update({"trainwright_down_seconds": past.down_seconds, EMPTY_ATTEMPTS: past.attempts_without_progress})
 
     def heard(self, rank: Rank, message: FromRankMessage, now: float) -> Paces | Times | None:
@@ -65,7 +67,7 @@ class Observer:
         if isinstance(message, Pace):
             times = self._paces.add({rank.number: message.split})
             return Paces(step=message.step, times=times) if times else None
-        if self._times is not None and rank is self._ranks[0]:
+        if rank is self._ranks[0]:
             match message:
                 case PhaseChanged() | Measured():
                     self._times.follow(rank.phase, rank.step, now)
@@ -82,7 +84,7 @@ class Observer:
 
     def stuck(self, now: float) -> Stuck | None:
         """The rank that has made no progress for longer than it may, if there is one."""
-        return None if self._watchdog is None else self._watchdog.stuck(self._ranks, now)
+        return self._watchdog.stuck([rank for rank in self._ranks if rank.beat is not None or not self._is_script], now)
 
 
 def _at_work_on(phase: Phase) -> dict[str, float]:
@@ -102,12 +104,19 @@ def warm_up_seconds(spec: RunSpec) -> float:
 
 
 class Watchdog:
-    """One per pod whose ranks give signs of life. ``warm_up`` has the seconds for that phase, if not the lifecycle's own."""
+    """One per pod.
 
-    def __init__(self, lifecycle: Lifecycle, warm_up: float | None = None) -> None:
+    Args:
+        warm_up: Seconds for that phase, if not the lifecycle's own.
+        tells_all: Whether ranks tell each phase. Between two steps others may evaluate or save, and nobody knows.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, warm_up: float | None = None, *, tells_all: bool = True) -> None:
         self._limits = lifecycle.watchdog or WatchdogLimits()
         self._warm_up = self._limits.warming_up_seconds if warm_up is None else warm_up
-        self._save_seconds = lifecycle.save_seconds
+        self._save_seconds, limits = lifecycle.save_seconds, self._limits
+        means_it = tells_all or "training_seconds" in limits.model_fields_set
+        self._step_seconds = limits.training_seconds if means_it else max(limits.training_seconds, limits.saving_seconds)
 
     def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
         """The rank that has exceeded its limit by most, if one has. ``now`` is on the event loop's clock."""
@@ -136,7 +145,7 @@ class Watchdog:
                 return max(limits.saving_seconds, limits.slowdown * self._save_seconds)
             case "training" | "evaluating":
                 usual = beat.tick_seconds if beat is not None and beat.tick_seconds is not None else 0.0
-                return max(limits.training_seconds, limits.slowdown * usual)
+                return max(self._step_seconds, limits.slowdown * usual)
 
 
 class PositionQuery:

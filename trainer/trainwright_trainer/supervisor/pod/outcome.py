@@ -105,6 +105,8 @@ class PodOutcome:
     cause: Cause | None = None
     provisional: bool = False
     """Whether it may only echo a failure elsewhere, which node 0 would name."""
+    again: bool = False
+    """Whether another attempt follows in this pod."""
 
 
 def pod_outcome(outcomes: Sequence[RankOutcome], ranks: int, order: PodOutcome | None, stopping: Cause | None) -> PodOutcome:

@@ -1,24 +1,40 @@
 """One pod of a run: reacts to its ranks, to node 0 and to signals. Never waits, so that nothing can come too late.
 
 Its life: *waiting* for node 0's ``start``, *running* its ranks, *done* once all of them ended with 0 and others still work,
-*over*.
+*ended* where the run recovers in place and node 0 has yet to say whether another attempt follows, *over*.
 Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the same messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.checkpoint.ledger import PREEMPTIONS
+from trainwright_trainer.contract.exit_codes import Cause, Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Pause, Result
-from trainwright_trainer.supervisor.event_loop import Timers, in_background
+from trainwright_trainer.rank.messages import (
+    Act,
+    Ask,
+    At,
+    Carry,
+    Committed,
+    FromRankMessage,
+    Given,
+    Measured,
+    Pause,
+    Result,
+    ToRankMessage,
+    Wanted,
+)
+from trainwright_trainer.supervisor.event_loop import Timers, in_background, in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
 from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery, dump
@@ -31,15 +47,18 @@ from trainwright_trainer.supervisor.wire.messages import (
     EndRequested,
     Finished,
     Leave,
+    Position,
     Saved,
     Start,
     Terminate,
     Upward,
+    Verdict,
     leave_without_peer,
 )
 
-SIBLING_SECONDS = 3.0
-"""How long the other ranks of a pod have, after one failed, to report what they know."""
+SIBLING_SECONDS, KNOWN_SECONDS = 3.0, 1.0
+"""How long the other ranks of a pod have, after one failed, to report what they know: less where that one's code names a cause
+of its own, since they may wait in a collective for as long."""
 NEWS_SECONDS = 5.0
 """How long a pod whose ranks may only have lost a peer waits to hear which one. Longer than ``SIBLING_SECONDS``, which that peer
 may take."""
@@ -47,8 +66,19 @@ EXIT_SECONDS = 30.0
 """Between a rank's result and its end. After that it hangs in teardown and is killed; its result stands."""
 MARGIN_SECONDS = 3.0
 """Of the grace period, for the supervisor itself."""
+REAP_SECONDS = 10.0
+"""Between SIGKILL and the end of a rank. What takes longer sleeps uninterruptibly, in a driver or on a volume."""
+ENDS_POD = frozenset({*codes_with(Disposition.PERMANENT), ExitCode.NODE_UNHEALTHY})
+"""Codes of a rank that its pod ends with, also where the run recovers in place."""
 MARKER_SECONDS = 30.0
 """How often a pod that is done checks whether the run is marked complete; then it waits for nobody."""
+
+
+def not_reaped(place: PodPlace, left: Sequence[str]) -> PodOutcome:
+    """Processes outlive SIGKILL: what they hold, a GPU or a volume, is not free for another attempt on this node."""
+    message = f"{', '.join(left)} of {place} did not end within {REAP_SECONDS:g} s of SIGKILL; look at the node's drivers"
+    get_log().error("node_unhealthy", host=place.host, reason=message)
+    return PodOutcome(ExitCode.NODE_UNHEALTHY, Cause(kind="NodeUnhealthy", message=message))
 
 
 class Pod:
@@ -65,14 +95,19 @@ class Pod:
         self.ranks: Sequence[Rank] = ()
         self._spec, self._place, self._launcher, self._is_complete = spec, place, launcher, is_complete
         self._measurements = measurements
-        self._state: Literal["waiting", "running", "done", "over"] = "waiting"
+        self._state: Literal["waiting", "running", "done", "ended", "over"] = "waiting"
         self._send_up: Callable[[Upward], None] = lambda message: None
         self._committed_before: int | None = None
         self._told: Cause | None = None
         self._stopping: Cause | None = None
         self._order: PodOutcome | None = None
+        self._decided: PodOutcome | None = None
+        """What the pod ends with, once nothing of it runs, unless another attempt follows."""
+        self._node_0_is_lost = False
         self._query: PositionQuery | None = None
         self._observer: Observer | None = None
+        self._signalled = False
+        """Whether the ranks of a script were told to end by SIGTERM."""
         self._failed = False
         self._news_may_come = False
         self._timers = Timers()
@@ -106,15 +141,22 @@ class Pod:
         get_log().warning("told_to_end", signal=signal_name)
         if self._state == "waiting":
             self._say_bye(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
+        elif self._decided is not None and self._state == "ended":
+            self._end(self._decided if self._decided.code in PREEMPTIONS else PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
         else:
             self._limit_time()
             self._send_up(EndRequested(why=cause.message))
 
     def lost_node_0(self, why: str, silent: bool) -> None:
         """The connection to node 0 ended during the run."""
+        self._node_0_is_lost = True
         if self._state == "over":
             return
+        if self._state == "ended" and self._decided is not None:
+            self._end(replace(self._decided, again=True))
+            return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
+            self._signal_ranks()
             return  # each script ends by itself, within the grace period
         cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
@@ -124,7 +166,7 @@ class Pod:
         """Something unexpected in the supervisor itself: kill the ranks and end."""
         for rank in self.ranks:
             rank.kill()
-        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause))
+        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause), ends_pod=True)
 
     def heard(self, message: Downward) -> None:
         """What node 0 says."""
@@ -133,17 +175,20 @@ class Pod:
                 self._start(message)
             case Pause():
                 self._ask_positions(message)
-            case Act() | Carry() | Ask():
+            case Act() | Carry() | Ask() | Given():
                 self._pass_on(message)
+                if isinstance(message, Carry) and self._stopping is not None and isinstance(self._spec.work, Script):
+                    self._signal_ranks()  # there is no boundary at which all would stop
             case Terminate(cause=cause):
                 self._begin_to_stop(self._told or cause)
-                if isinstance(self._spec.work, Script):
-                    for rank in self.ranks:
-                        rank.tell_to_end()
+                if not self._all_listen:
+                    self._signal_ranks()
             case Dump():
                 in_background(self._dump())
             case Leave():
                 self._obey(message)
+            case Verdict():
+                self._follow(message)
             case Finished() if self._state in ("waiting", "done"):
                 self._end(PodOutcome(ExitCode.DONE))
 
@@ -162,6 +207,8 @@ class Pod:
             case At(request=request, tick=tick):
                 if self._query is not None:
                     self._query.answer(rank, request, tick)
+            case Wanted():
+                self._collect_wishes(message)
             case Result():
                 rank.outcome = outcome_of(rank.number, self._spec.work, message, None, self._now())
                 self._timers.after(EXIT_SECONDS, rank.kill)
@@ -225,14 +272,43 @@ class Pod:
     async def _dump(self) -> None:
         self._send_up(await dump(self._spec, self._place, self.attempt or "", self.ranks))
 
+    @property
+    def _all_listen(self) -> bool:
+        """Whether ranks are asked at which boundary they stop. Ranks of our trainer are, and scripts that say so."""
+        return not isinstance(self._spec.work, Script) or all(rank.listens for rank in self.ranks)
+
+    def _signal_ranks(self) -> None:
+        self._signalled = True
+        for rank in self.ranks:
+            rank.tell_to_end()
+
     def _outcome(self, rank: Rank, status: int) -> RankOutcome:
         work = self._spec.work
-        if self._stopping is not None and isinstance(work, Script):
+        if self._signalled and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
         outcome = outcome_of(rank.number, work, rank.result, status, self._now())
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
+    def _collect_wishes(self, message: Wanted) -> None:
+        """Once all ranks of this pod wait for an answer, node 0 hears it."""
+        wishes = [rank.wanted for rank in self.ranks if rank.wanted is not None and rank.wanted.request == message.request]
+        if len(wishes) < len(self.ranks):
+            return
+        other = next((wish for wish in wishes if (wish.what, wish.step) != (message.what, message.step)), None)
+        if other is not None:
+            two = f"{message.what} of step {message.step}, and another {other.what} of step {other.step}"
+            message = message.model_copy(update={"differs": f"a rank of {self._place.short} wants {two}"})
+        in_background(self._send_wish(message))
+
+    async def _send_wish(self, message: Wanted) -> None:
+        if message.what == "commit":
+            await in_daemon_thread(os.sync)  # a commit fsyncs each file, on node 0's machine alone
+        self._send_up(message)
+
     def _ask_positions(self, pause: Pause) -> None:
+        if not self._all_listen:
+            self._send_up(Position(request=pause.request, absent=f"the script of {self._place.short} does not ask when to stop"))
+            return
         self._query = PositionQuery(pause.request, self._place.short, self.ranks)
         self._pass_on(pause)
         self._answer_query()
@@ -242,7 +318,7 @@ class Pod:
             self._query = None
             self._send_up(position)
 
-    def _pass_on(self, message: Pause | Act | Carry | Ask) -> None:
+    def _pass_on(self, message: ToRankMessage) -> None:
         for rank in self.ranks:
             rank.say(message)
 
@@ -271,12 +347,12 @@ class Pod:
         """End with this code, unless a rank of this pod failed by itself and says so within the patience."""
         ordered = PodOutcome(ExitCode(order.code), order.cause)
         if self._state == "waiting":
-            self._end(ordered)
+            self._end(replace(ordered, again=order.again and self._recovers))
             return
         if self._order is None:
             self._order = ordered
-        if self._state == "done":
-            self._watch_marker(0, ordered)
+        if self._state == "done" and (not self._recovers or self._node_0_is_lost):
+            self._watch_marker(0, replace(ordered, again=self._recovers))
         elif self._state == "running":
             if order.patience_seconds > 0:
                 self._timers.after(order.patience_seconds, self._kill_ranks)
@@ -287,6 +363,12 @@ class Pod:
     def _kill_ranks(self) -> None:
         for rank in self.ranks:
             rank.kill()
+        if any(rank.alive and rank.pid is not None for rank in self.ranks):
+            self._timers.after(REAP_SECONDS, self._not_reaped)
+
+    def _not_reaped(self) -> None:
+        if left := [rank for rank in self.ranks if rank.alive and rank.pid is not None]:
+            self._say_bye(not_reaped(self._place, [f"rank {rank.number} (process {rank.pid})" for rank in left]))
 
     def _note_failure(self, rank: Rank) -> None:
         """The first failure of a rank starts the clock for the others."""
@@ -296,7 +378,8 @@ class Pod:
         if self._stopping is not None and (preempted or isinstance(self._spec.work, Script)):
             return  # the others are ending too, each in its own time; the deadline bounds it
         self._failed = True
-        self._timers.after(SIBLING_SECONDS, self._kill_ranks)
+        echoes = rank.outcome.aborted or preempted or rank.outcome.code is ExitCode.PEER_LOST
+        self._timers.after(SIBLING_SECONDS if echoes else KNOWN_SECONDS, self._kill_ranks)
         if self._place.pods > 1:
             self._news_may_come = True
             self._timers.after(NEWS_SECONDS, self._no_news)
@@ -342,10 +425,32 @@ class Pod:
             get_log().warning("marker_not_readable", reason=str(error))
             return False
 
-    def _say_bye(self, decided: PodOutcome) -> None:
-        if self._state != "over":
-            self._send_up(Bye(code=int(decided.code), cause=decided.cause))
+    @property
+    def _recovers(self) -> bool:
+        """Whether another attempt may follow in this pod, unless it was told to end."""
+        return self._spec.lifecycle.recovery is not None and self._told is None
+
+    def _follow(self, verdict: Verdict) -> None:
+        """What node 0 says once all pods have ended their ranks."""
+        code, cause = ExitCode.PREEMPTED_NOT_SAVED if verdict.code is None else ExitCode(verdict.code), verdict.cause
+        ordered = None if verdict.code is None else PodOutcome(code, cause)
+        if self._state == "ended" and self._decided is not None:
+            self._end(replace(ordered or self._decided, again=verdict.again))
+        elif self._state == "done":
+            ordered = ordered or self._order or PodOutcome(ExitCode.PEER_LOST, cause)
+            self._watch_marker(0, replace(ordered, again=verdict.again and self._recovers))
+
+    def _say_bye(self, decided: PodOutcome, ends_pod: bool = False) -> None:
+        if self._state == "over":
+            return
+        self._send_up(Bye(code=int(decided.code), cause=decided.cause))
+        if self._state == "waiting" or ends_pod or decided.code in ENDS_POD or not self._recovers:
             self._end(decided)
+        elif self._node_0_is_lost:
+            self._end(replace(decided, again=True))
+        else:
+            self._state, self._decided = "ended", decided
+            self._timers.cancel()
 
     def _end(self, decided: PodOutcome) -> None:
         self._state = "over"

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -25,20 +25,19 @@ from pydantic import TypeAdapter, ValidationError
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.stacks import STACKS_FD_ENV, StackFile
+from trainwright_trainer.observe.stacks import StackFile
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
-    Act,
-    Ask,
-    Carry,
     Committed,
     FromRankMessage,
     Heartbeat,
     Measured,
-    Pause,
     PhaseChanged,
     Result,
+    ToRankMessage,
+    Wanted,
 )
+from trainwright_trainer.run.link import STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod import process_group
 from trainwright_trainer.supervisor.pod.last_words import LastWords
@@ -46,6 +45,7 @@ from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_SECONDS = 2.0
+CLEAR_SECONDS = 0.02
 GROUP_SECONDS = 0.05
 """Between two looks at what is left of a group."""
 
@@ -54,6 +54,17 @@ def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends, as PID 1 is anyway. Linux only; elsewhere init adopts them."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+async def clear(seconds: float, but: Collection[int]) -> list[int]:
+    """Kill whatever descends from this process, but for some; :func:`reap` collects it. Gives what is there after so long."""
+    deadline = time.monotonic() + seconds
+    while (left := [child for child in _children() if child not in but]) and time.monotonic() < deadline:
+        for child in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        await asyncio.sleep(CLEAR_SECONDS)  # a killed child is about to become a zombie, and its own children ours
+    return left
 
 
 _told_groups: set[int] = set()
@@ -206,6 +217,8 @@ class Rank(ABC):
         self.result: Result | None = None
         self.outcome: RankOutcome | None = None
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
+        self.wanted: Wanted | None = None
+        """What it waits for."""
         self.last_words: LastWords | None = None
         """Of a script on this machine."""
         self.alive = False
@@ -217,12 +230,17 @@ class Rank(ABC):
         self._on_word = on_word
 
     @property
+    def listens(self) -> bool:
+        """Whether it asks at the boundaries of its work if it is to stop, so that SIGTERM is not the way to tell it."""
+        return self.beat is not None and self.beat.tick is not None
+
+    @property
     def pid(self) -> int | None:
         """Of its process, where that is a child of this supervisor."""
         return None
 
     @abstractmethod
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def say(self, message: ToRankMessage) -> None:
         """Send it a message, without waiting for it."""
 
     @abstractmethod
@@ -250,6 +268,8 @@ class Rank(ABC):
                 self.step = int(step)
             case Committed(step=step):
                 self.committed_step = step
+            case Wanted():
+                self.wanted = message
             case Result(step=step):
                 self.result = message
                 self.step = self.step if step is None else step
@@ -275,15 +295,18 @@ class RankProcess(Rank):
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None) -> None:
+    def spawn(
+        self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None,
+        inherited: Sequence[int] = (),
+    ) -> None:
         """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot.
 
-        ``last_words`` get its standard error.
+        ``last_words`` get its standard error, and ``inherited`` are further descriptors that it has.
         """
         self._process = subprocess.Popen(
             shim.tied(command), stderr=None if last_words is None else last_words.descriptor,
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
-            pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
+            pass_fds=[self._theirs.fileno(), self.stacks.descriptor, *inherited], start_new_session=True,
         )
         if last_words is not None:
             last_words.begin()
@@ -291,7 +314,11 @@ class RankProcess(Rank):
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
-    def say(self, message: Pause | Act | Carry | Ask) -> None:
+    def join(self, on_word: OnWord) -> None:
+        """Take part in an attempt: a rank that was started before it."""
+        self._on_word, self.progressed_at = on_word, asyncio.get_running_loop().time()
+
+    def say(self, message: ToRankMessage) -> None:
         self._link.say(message)
 
     def signal(self, number: signal.Signals) -> None:
@@ -327,7 +354,12 @@ class RankProcess(Rank):
             asyncio.get_running_loop().call_later(GROUP_SECONDS, self._wait_for_group, on_nobody_left)
 
     def _others_live(self) -> bool:
-        return self._told is not None and self.pid is not None and process_group.tell_orphans(self.pid, self._told)
+        if self._told is None or self.pid is None:
+            return False
+        left = process_group.tell_orphans(self.pid, self._told)
+        if not left:
+            _told_groups.discard(self.pid)  # the number may be that of a rank of another attempt
+        return left
 
     def _wait_for_group(self, on_nobody_left: Callable[[], None]) -> None:
         self.alive = self._others_live()

@@ -14,13 +14,13 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Action, Ask
+from trainwright_trainer.rank.messages import Action, Ask, Given
 from trainwright_trainer.supervisor.event_loop import in_background
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
-from trainwright_trainer.supervisor.run.coordinator import Coordinator
+from trainwright_trainer.supervisor.run.coordinator import Before, Coordinator
 from trainwright_trainer.supervisor.run.history import History, HistoryOfRound, ReadOnlyHistory
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward, leave_without_peer
@@ -65,12 +65,13 @@ class Role(Protocol):
         """Something unexpected in the supervisor itself: end whatever runs, and end."""
 
 
-def connected_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Attempt:
-    """An attempt in which node 0 decides for all pods that it is connected to."""
+def connected_attempt(setting: Setting, place: PodPlace, launcher: Launcher, before: Before | None = None) -> Attempt:
+    """An attempt in which node 0 decides for all pods that it is connected to. ``before`` it were others in the same pod."""
     history = History(setting.spec)
     return Attempt(
         setting, place, launcher, history,
-        lambda: Coordinator(setting.spec, setting.specification.sha256, place.pods, history, setting.measurements),
+        lambda: Coordinator(setting.spec, setting.specification.sha256, place.pods, history, setting.measurements, before),
+        before,
     )
 
 
@@ -96,11 +97,14 @@ class Attempt:
         launcher: Starts the ranks.
         history: As this pod sees it.
         coordinator: Makes the one that decides, if this pod leads.
+        before: The attempts before in the same pod, if there were any.
     """
 
     def __init__(
-        self, setting: Setting, place: PodPlace, launcher: Launcher, history: History, coordinator: Callable[[], Coordinator]
+        self, setting: Setting, place: PodPlace, launcher: Launcher, history: History, coordinator: Callable[[], Coordinator],
+        before: Before | None = None,
     ) -> None:
+        self._before = before
         self.place = place
         self._setting, self._history, self._new_coordinator = setting, history, coordinator
         self.pod = Pod(setting.spec, place, launcher, setting.measurements, history.is_complete)
@@ -188,15 +192,26 @@ class Attempt:
     async def _follow(self) -> None:
         control = self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
-        self._client = ControlClient(self._setting.specification, self._secret(), self.place, control, self.pod)
+        seconds, never = self._setting.spec.lifecycle.peer_wait_seconds, ExitCode.PEERS_NEVER_CAME
+        if self._before is not None:
+            seconds, never = self._before.wait_seconds, ExitCode.PEER_LOST
+        self._client = ControlClient(self._setting.specification, self._secret(), self.place, control, self.pod, seconds, never)
         await self._client.follow()
 
     def _secret(self) -> bytes | None:
         return read_secret(self._setting.spec.world.control_secret)
 
+    @property
+    def retries(self) -> int:
+        """Attempts that have failed by themselves, as far as this pod knows."""
+        known = 0 if self._before is None else self._before.retries
+        return known if self._coordinator is None else self._coordinator.retries
+
     async def _note_end(self, code: ExitCode) -> None:
         if self._coordinator is None or self._coordinator.attempt is None:
             return
+        if (ended := self._coordinator.ended_with) is not None:
+            code = ExitCode(ended.code)
         try:
             await asyncio.wait_for(self._history.end(self._coordinator.attempt, code, self.committed_step), LEDGER_SECONDS)
         except (PodError, TimeoutError) as error:
@@ -246,6 +261,12 @@ class LoneCoordinator(Coordinator):
         if self.state == "running" and self._stop == "no":
             get_log().error("peer_lost", reason=cause.message)
             self._everyone_obeys(leave_without_peer(cause, silent=True))
+
+    def _grant(self, request: int) -> None:
+        if self._spec.world.nodes == 1 and self._spec.world.rendezvous.kind != "c10d":
+            return super()._grant(request)
+        why = "nothing connects the pods of this run, so that they cannot commit together; let the script save by itself"
+        self._tell_everyone(Given(request=request, error=why))
 
     @property
     def _save_every(self) -> float | None:

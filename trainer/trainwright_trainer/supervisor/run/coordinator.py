@@ -1,23 +1,25 @@
 """Coordinator: node 0's view of the whole run. Decides when it starts, stops, saves, and why it ends.
 
 It knows pods only by what they say, its own like the others, and never waits. Its life: *gathering* the pods, *opening* the
-attempt in the ledger, *running*, *over*. Until ``start`` nobody has anything to lose, so a pod that goes away merely leaves its
-place empty.
+attempt in the ledger, *running*, *ending* while the pods of a run that recovers in place end their ranks, *over*. Until
+``start`` nobody has anything to lose, so a pod that goes away merely leaves its place empty.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import dataclass
 from typing import Literal
 
-from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.checkpoint.ledger import RETRIED
+from trainwright_trainer.contract.exit_codes import Cause, Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.hang import DUMP_SECONDS, Dumped, Hang, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements, RunPace
-from trainwright_trainer.rank.messages import Act, Action, Carry, Pause
+from trainwright_trainer.rank.messages import Act, Action, Carry, Given, Pause, Wanted
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.run.history import History, keep_times
@@ -37,22 +39,47 @@ from trainwright_trainer.supervisor.wire.messages import (
     Terminate,
     Times,
     Upward,
+    Verdict,
     leave_without_peer,
 )
 
+PERMANENT = codes_with(Disposition.PERMANENT)
+BY_WEIGHT = (
+    PERMANENT, RETRIED, (ExitCode.NODE_UNHEALTHY,), (ExitCode.PREEMPTED_NOT_SAVED,), (ExitCode.PEER_LOST,),
+    (ExitCode.PREEMPTED_SAVED,),
+)
+"""Which of the codes of its pods says how an attempt ended: the first."""
 ANSWER_SECONDS = 5.0
 """For every pod to say where its ranks are; their listener threads answer at once, whatever the ranks compute."""
 RETRY_SAVE_SECONDS = 10.0
 """After a periodic save could not be agreed on, because ranks were still restoring."""
 
 
-class Coordinator:
-    """One per run, in node 0's supervisor. ``pods`` are those that join, its own included."""
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The attempts before in the same pods, as this one remembers them."""
 
-    def __init__(self, spec: RunSpec, sha256: str, pods: int, history: History, measurements: Measurements) -> None:
-        self.state: Literal["gathering", "opening", "running", "over"] = "gathering"
+    wait_seconds: float
+    """For pods to come back."""
+    retries: int = 0
+    cause: Cause | None = None
+    """Why the last one ended."""
+
+
+class Coordinator:
+    """One per attempt, in node 0's supervisor. ``pods`` are those that join, its own included."""
+
+    def __init__(
+        self, spec: RunSpec, sha256: str, pods: int, history: History, measurements: Measurements, before: Before | None = None
+    ) -> None:
+        self.state: Literal["gathering", "opening", "running", "ending", "over"] = "gathering"
         self.attempt: str | None = None
         """Noted in the ledger; None until everybody has come."""
+        self.ended_with: Bye | None = None
+        """What all pods together came to, in a run that recovers in place."""
+        self.retries = 0 if before is None else before.retries
+        """Attempts that failed by themselves, as far as ledger and memory know."""
+        self._before, self._recovery = before, spec.lifecycle.recovery
         self._spec, self._sha256, self._history, self._measurements = spec, sha256, history, measurements
         self._pods, self.nonce = pods, uuid.uuid4().hex[:12]
         self._peers: dict[int, Peer] = {}
@@ -60,17 +87,20 @@ class Coordinator:
         self._stop_cause = Cause(kind="ToldToEnd", message="the run was told to end")
         self._agreement: Agreement | None = None
         self._saving = False
+        self._wishes: dict[int, Wanted] = {}
+        """What the ranks of each pod wait for, by node."""
         self._hang: Hang | None = None
         self._pace = RunPace(spec.world.size, measurements)
         self._bookkeeping: asyncio.Task[None] | None = None
         self._requests = 0
         self._committed_step: int | None = None
         self._timers = Timers()
-        self._timers.after(spec.lifecycle.peer_wait_seconds, self._stop_waiting)
+        self._patience = spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds
+        self._timers.after(self._patience, self._stop_waiting)
 
     @property
     def is_over(self) -> bool:
-        return self.state == "over"
+        return self.state in ("ending", "over")
 
     # --- what pods do ---------------------------------------------------------------------------------------------------------
 
@@ -79,7 +109,7 @@ class Coordinator:
         self._peers[0] = peer
         self._count()
         if missing := self._missing():
-            get_log().info("waiting_for_peers", missing=missing, seconds=self._spec.lifecycle.peer_wait_seconds)
+            get_log().info("waiting_for_peers", missing=missing, seconds=self._patience)
         else:
             self.state = "opening"
             in_background(self._open())
@@ -117,6 +147,9 @@ class Coordinator:
             case Saved(step=step):
                 self._saving = False
                 self._committed_step = step
+            case Wanted():
+                self._wishes[peer.node] = message
+                self._grant(message.request)
             case Stuck():
                 self._inspect(message)
             case Dumped() if self._hang is not None:
@@ -144,6 +177,9 @@ class Coordinator:
         get_log().error("peer_lost", peer=peer.node, reason=why)
         peer.bye = Bye(code=ExitCode.PEER_LOST)
         self._count()
+        if self.state == "ending":
+            self._judge()
+            return
         self._leave_without(peer, Cause(kind="PeerLost", message=f"{peer} is lost: {why}"), silent)
 
     # --- gathering ------------------------------------------------------------------------------------------------------------
@@ -154,12 +190,17 @@ class Coordinator:
     def _stop_waiting(self) -> None:
         if self.state != "gathering":
             return
-        missing, seconds = self._missing(), self._spec.lifecycle.peer_wait_seconds
+        missing, seconds = self._missing(), self._patience
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
         of = f"{len(missing)} of {self._pods} nodes"
-        message = f"{of} did not join within {seconds:g} s: {names}; check that their pods are scheduled"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
-        self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
+        if self._before is None:
+            message = f"{of} did not join within {seconds:g} s: {names}; check that their pods are scheduled"
+            self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
+        else:
+            why = f"; the attempt before ended because {self._before.cause.message}" if self._before.cause else ""
+            message = f"{of} did not come back within {seconds:g} s: {names}{why}"
+            self._everyone_leaves(ExitCode.PEER_LOST, Cause(kind="PeerLost", message=message))
 
     async def _open(self) -> None:
         attempt, limit = self.nonce, self._spec.lifecycle.attempts_without_progress
@@ -169,6 +210,7 @@ class Coordinator:
             self._own_pod_fails(error)
             return
         self.attempt = attempt
+        self.retries = max(self.retries, beginning.past.retries)
         if self.state != "opening":
             return
         if beginning.past.attempts_without_progress > limit:
@@ -218,8 +260,8 @@ class Coordinator:
         self._stop, self._stop_cause = "wanted", cause
         self._tell_everyone(Terminate(cause=cause))
         if isinstance(self._spec.work, Script):
-            self._stop = "agreed"
-        elif self._agreement is None:
+            self._stop = "agreed"  # those that do not ask when to stop have had their signal
+        if self._agreement is None:
             self._ask("stop")
         else:
             self._agreement.action = "stop"  # the question was the same
@@ -236,6 +278,30 @@ class Coordinator:
         else:
             self._saving = False  # asked for once more if it is still not there by then: it may have failed
             self._save_after(self._save_every)
+
+    def _grant(self, request: int) -> None:
+        """Act once all pods wait for the same; one that is done, or asks for something else, will never."""
+        wishes = [wish for wish in self._wishes.values() if wish.request == request]
+        if len(wishes) == self._pods and self.state == "running":
+            self._wishes.clear()
+            in_background(self._give(wishes))
+
+    async def _give(self, wishes: list[Wanted]) -> None:
+        wanted = wishes[0]
+        differ = next((wish.differs for wish in wishes if wish.differs), None)
+        if differ is None and len({(wish.what, wish.step) for wish in wishes}) > 1:
+            differ = "; ".join(f"{wish.what} of step {wish.step}" for wish in wishes[:4])
+        if differ is not None:
+            given = Given(request=wanted.request, error=f"all ranks must want the same checkpoint, and they differ: {differ}")
+        else:
+            try:
+                given = await self._history.give(wanted)
+            except PodError as error:
+                if self.state == "running":
+                    self._everyone_leaves(error.exit_code, error.cause)
+                return
+        if self.state == "running":
+            self._tell_everyone(given)
 
     def _ask(self, action: Action) -> None:
         nodes = [peer.node for peer in self._peers.values() if peer.bye is None]  # the others are done
@@ -267,7 +333,7 @@ class Coordinator:
             case TooLate():
                 self._stop = "agreed" if action == "stop" else self._stop
                 self._tell_everyone(Carry(request=request))
-            case Impossible(why=why) if action == "stop":
+            case Impossible(why=why) if action == "stop" and not isinstance(self._spec.work, Script):
                 message = f"{self._stop_cause.message}, and nothing could be saved: {why}"
                 self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="NotSaved", message=message))
             case Impossible(why=why):
@@ -281,7 +347,9 @@ class Coordinator:
         if self.state == "gathering":
             self._left_before_start(peer)
             return
-        if self.state == "over":
+        if self.state == "ending":
+            self._judge()
+        if self.is_over:
             return
         expected: tuple[int, ...] = (ExitCode.DONE,)
         if self._stop == "agreed":
@@ -314,6 +382,23 @@ class Coordinator:
         elif all(peer.bye is not None for peer in self._peers.values()):
             self._everyone_said_bye()
 
+    def _judge(self) -> None:
+        """Whether another attempt follows, once no rank of this one runs anywhere."""
+        byes = [peer.bye for peer in self._peers.values() if peer.bye is not None]
+        if len(byes) < len(self._peers) or self.ended_with is None:
+            return
+        ended = next((bye for codes in BY_WEIGHT for bye in byes if bye.code in codes), self.ended_with)
+        verdict = Verdict(again=ended.code not in PERMANENT)
+        self.retries += ended.code in RETRIED
+        if self._recovery is not None and self.retries > self._recovery.restarts and ended.code in RETRIED:
+            ended = Bye(code=ExitCode.RETRIES_SPENT, cause=_spent(self.retries, self._recovery.restarts, ended))
+            verdict = Verdict(again=False, code=ExitCode.RETRIES_SPENT, cause=ended.cause)
+        self.ended_with = ended
+        reason = ended.cause.message if ended.cause else None
+        get_log().warning("attempt_ended", code=ended.code, again=verdict.again, retries=self.retries, reason=reason)
+        self._tell_everyone(verdict)
+        self._over()
+
     def _everyone_said_bye(self) -> None:
         if all(peer.bye is not None and peer.bye.code == ExitCode.DONE for peer in self._peers.values()):
             in_background(self._finish())
@@ -342,7 +427,11 @@ class Coordinator:
         for peer in self._peers.values():
             if peer is not but:
                 peer.send(order)
+        outlived = self.state == "running" and self._recovery is not None
         self._over()
+        if outlived:
+            self.state, self.ended_with = "ending", Bye(code=order.code, cause=order.cause)
+            self._judge()
 
     def _tell_everyone(self, message: Downward) -> None:
         for peer in self._peers.values():
@@ -357,3 +446,9 @@ class Coordinator:
 
     def _count(self) -> None:
         self._measurements.update({"trainwright_peers_connected": sum(peer.bye is None for peer in self._peers.values())})
+
+
+def _spent(retries: int, restarts: int, last: Bye) -> Cause:
+    how = last.cause.message if last.cause else f"code {last.code}"
+    message = f"{retries} attempts failed, and the run may restart {restarts} times; the last one: {how}"
+    return Cause(rank=last.cause.rank if last.cause else None, kind="RetriesSpent", message=message)

@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, TypeVar
 
-from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
+from trainwright_trainer.checkpoint import (
+    CheckpointStore,
+    LeaseLostError,
+    StorageError,
+    UnknownSchemaError,
+    read_complete,
+    write_complete,
+)
+from trainwright_trainer.checkpoint.keeper import Keeper
 from trainwright_trainer.checkpoint.ledger import Ledger, Past
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.contract.failures import NoCheckpointError, PodError
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted, AttemptTimes
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import Given, Wanted
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 
 VOLUME_SECONDS = 60.0
@@ -50,6 +59,8 @@ class History:
         self._spec = spec
         self._directory = spec.state_directory
         self._times: AttemptTimes | None = None
+        self._keeper: Keeper | None = None
+        """Of a script's checkpoints, once an attempt has begun."""
 
     async def is_complete(self) -> bool:
         """Whether this very identity reached its target."""
@@ -62,7 +73,7 @@ class History:
     async def begin(self, attempt: str) -> Beginning:
         """Note the start of an attempt (node 0)."""
         directory, identity = self._directory, self._spec.identity
-        long_enough = SCRIPT_PROGRESS if isinstance(self._spec.work, Script) else timedelta.max
+        long_enough = timedelta.max if self._knows_commits else SCRIPT_PROGRESS
         if directory is None:
             return Beginning(None, Past(attempts=1))
 
@@ -75,7 +86,14 @@ class History:
             past = ledger.past(identity).model_copy(update={"attempts_without_progress": attempts})
             return Beginning(committed, past, before)
 
-        return await _on_volume(note)
+        beginning = await _on_volume(note)
+        self._keeper = self._new_keeper(attempt, beginning.resume_before)
+        return beginning
+
+    @property
+    def _knows_commits(self) -> bool:
+        """Whether its checkpoints are in our store; those of other scripts are their own."""
+        return not isinstance(self._spec.work, Script) or self._spec.work.checkpoints is not None
 
     def spent(self, attempt: str, seconds: Mapping[str, float], step: int | None) -> None:
         """How an attempt has spent its time until now: for :meth:`note_times`, and for the attempt's end (node 0)."""
@@ -88,6 +106,39 @@ class History:
         if directory is not None and times is not None:
             await _on_volume(lambda: Ledger(directory).append(times))
 
+    async def give(self, wanted: Wanted) -> Given:
+        """Do what the ranks of a script wait for, on its checkpoints (node 0). It takes as long as the volume does.
+
+        Raises :class:`PodError` where the run cannot go on: nothing verifies, or a newer attempt took over.
+        """
+        if self._keeper is None:
+            return Given(request=wanted.request, error=self._why_not())
+        keeper = self._keeper
+        acts = {"newest": keeper.newest, "draft": lambda: keeper.draft(wanted.step), "commit": lambda: keeper.commit(wanted.step)}
+        try:
+            kept = await in_daemon_thread(acts[wanted.what])
+        except (NoCheckpointError, LeaseLostError, UnknownSchemaError) as error:
+            raise PodError(error.exit_code, type(error).__name__, str(error)) from None
+        except (StorageError, ValueError) as error:
+            return Given(request=wanted.request, error=str(error))
+        return Given(request=wanted.request) if kept is None else Given(request=wanted.request, step=kept.step, path=kept.path)
+
+    def _why_not(self) -> str:
+        if not isinstance(self._spec.work, Script) or self._spec.work.checkpoints is None:
+            return "the run does not say that its script saves by trainwright_trainer.run; write checkpoints: {by: script}"
+        return "the run has no state directory; name a claim in mounts for checkpoints.mount"
+
+    def _new_keeper(self, attempt: str, resume_before: int | None) -> Keeper | None:
+        spec, work = self._spec, self._spec.work
+        if not isinstance(work, Script) or work.checkpoints is None or work.state_directory is None:
+            return None
+        return Keeper(
+            work.state_directory, spec.identity, attempt, spec.world.size,
+            keep=work.checkpoints.keep, resume=work.checkpoints.resume,
+            patience_seconds=spec.lifecycle.grace_seconds, resume_before=resume_before,
+            on_quarantine=lambda found: get_log().warning("checkpoint_quarantined", reason=str(found), path=found.directory),
+        )
+
     async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
         """Note the end of an attempt (node 0), whose ranks are all gone: the next one need not wait for its lease."""
         directory = self._directory
@@ -99,7 +150,9 @@ class History:
             for event in (self._times, ended):
                 if event is not None:
                     Ledger(directory).append(event)
-            if not isinstance(self._spec.work, Script):
+            if self._keeper is not None:
+                self._keeper.close()
+            elif self._knows_commits:
                 CheckpointStore(directory).release_lease_of(attempt)
 
         await _on_volume(note)
@@ -111,10 +164,11 @@ class History:
             await _on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
 
     def _newest_commit(self, directory: str) -> int | None:
-        if isinstance(self._spec.work, Script):
-            return None  # its checkpoints, if any, are its own
+        work = self._spec.work
+        if work.checkpoints is None:
+            return None
         records = CheckpointStore(directory).records()
-        if self._spec.work.checkpoints.resume == "never":
+        if work.checkpoints.resume == "never":
             records = tuple(record for record in records if record.identity == self._spec.identity)
         return records[0].step if records else None
 

@@ -39,6 +39,8 @@ PING_SECONDS = 2.0
 FLUSH_SECONDS = 2.0
 """For connections to close once nothing follows."""
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 0.5
+FIRST_RETRY_SECONDS = 0.02
+"""Node 0 may be between two attempts."""
 INTRODUCTION_SECONDS = 10.0
 """For both ends to say who they are; it takes milliseconds unless a machine is overloaded."""
 SPARE_CONNECTIONS = 64
@@ -249,8 +251,11 @@ class ControlClient:
     """Reaches node 0 and hands what it says to the pod."""
 
     def __init__(
-        self, specification: Specification, secret: bytes | None, place: PodPlace, control: ControlAddress, pod: Follower
+        self, specification: Specification, secret: bytes | None, place: PodPlace, control: ControlAddress, pod: Follower,
+        wait_seconds: float, never: ExitCode = ExitCode.PEERS_NEVER_CAME,
     ) -> None:
+        """``wait_seconds`` are for node 0 to come, and ``never`` is what this pod ends with if it does not."""
+        self._wait_seconds, self._never = wait_seconds, never
         self._specification, self._secret, self._place, self._pod = specification, secret, place, pod
         self._lifecycle = specification.spec.lifecycle
         self._host, self._port = control.host, control.port
@@ -259,7 +264,7 @@ class ControlClient:
     async def follow(self) -> None:
         """Until the connection ends for good. Before ``start`` an end only means to wait again: node 0 may be replaced."""
         loop = asyncio.get_running_loop()
-        budget = self._lifecycle.peer_wait_seconds
+        budget = self._wait_seconds
         get_log().info("waiting_for_node_0", host=self._host, port=self._port, seconds=budget)
         # The budget is for each wait: one that was spent with node 0, waiting for others, says nothing about its replacement.
         while (connection := await self._reach(loop.time() + budget)) is not None:
@@ -294,7 +299,7 @@ class ControlClient:
     async def _reach(self, deadline: float) -> Connection | None:
         """Try until it works; None when the budget is spent, and then the pod has heard so."""
         loop = asyncio.get_running_loop()
-        reason = "not tried"
+        reason, pause = "not tried", FIRST_RETRY_SECONDS
         while (left := deadline - loop.time()) > 0:
             try:
                 async with asyncio.timeout(min(CONNECT_SECONDS, left)):
@@ -309,14 +314,14 @@ class ControlClient:
                 reason = f"who answers there is not node 0 of this run: {end}"
             except OSError as error:  # not resolved yet, refused, unreachable: its pod may still be pending
                 reason = error.strerror or str(error)
-            await asyncio.sleep(min(RETRY_SECONDS, max(0.0, deadline - loop.time())))
+            await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
+            pause = min(2 * pause, RETRY_SECONDS)
         message = (
-            f"node 0 did not come within {self._lifecycle.peer_wait_seconds:g} s: "
+            f"node 0 did not come within {self._wait_seconds:g} s: "
             f"{self._host}:{self._port}: {reason}; check that its pod is scheduled"
         )
         get_log().error("peers_never_came", missing=[0], reason=reason)
-        cause = Cause(kind="PeersNeverCame", message=message)
-        self._pod.heard(Leave(code=ExitCode.PEERS_NEVER_CAME, cause=cause, patience_seconds=0))
+        self._pod.heard(Leave(code=self._never, cause=Cause(kind="PeersNeverCame", message=message), patience_seconds=0))
         return None
 
     async def _join(self, connection: Connection) -> Connection:

@@ -1,10 +1,12 @@
 """What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
 
-``Pause``, ``Act``, ``Carry`` and ``Ask`` pass through to the ranks as they are.
+``Pause``, ``Act``, ``Carry``, ``Ask`` and ``Given`` pass through to the ranks as they are.
 
-When a pod of a running attempt is lost, every other pod leaves, and a new attempt starts with all of them.
+When a pod of a running attempt is lost, the attempt ends in every other one, and a new one starts with all of them.
 :func:`leave_without_peer` is the only place that decides it, for node 0's coordinator and for the pods that lose node 0. A
-collective cannot go on without a rank, and NCCL alone would take minutes to say so.
+collective cannot go on without a rank, and NCCL alone would take minutes to say so. In a run that recovers in place
+(``lifecycle.recovery``) pods outlive the attempt: each says ``Bye`` when its ranks are gone, and node 0's ``Verdict`` follows
+when all have.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from trainwright_trainer.contract.base import Contract, Index, Report
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.hang import Dumped, Stuck
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Pause
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Given, Pause, Wanted
 
 Word = Annotated[str, Field(max_length=256)]
 """What a stranger may have sent, and a log repeats."""
@@ -162,6 +164,18 @@ class Leave(Contract):
     code: int
     cause: Cause
     patience_seconds: float
+    again: bool = False
+    """Whether a pod that has not begun may join another attempt, where the run recovers in place."""
+
+
+class Verdict(Contract):
+    """The attempt has ended in every pod. Another one follows in the same pods, or each ends as it said."""
+
+    type: Literal["verdict"] = "verdict"
+    again: bool
+    code: int | None = None
+    """That every pod ends with, if not with its own."""
+    cause: Cause | None = None
 
 
 class Finished(Contract):
@@ -170,9 +184,9 @@ class Finished(Contract):
     type: Literal["finished"] = "finished"
 
 
-Upward = EndRequested | Position | Saved | Stuck | Dumped | Paces | Times | Bye
+Upward = EndRequested | Position | Saved | Wanted | Stuck | Dumped | Paces | Times | Bye
 """To node 0, after the ``Join``."""
-Downward = Start | Pause | Act | Carry | Ask | Terminate | Dump | Leave | Finished
+Downward = Start | Pause | Act | Carry | Ask | Given | Terminate | Dump | Leave | Verdict | Finished
 """From node 0."""
 AnyMessage = Ping | Knock | Challenge | Join | Upward | Downward
 
@@ -192,4 +206,4 @@ def leave_without_peer(cause: Cause, *, silent: bool = False, stopping: bool = F
         stopping: The run was told to end, and cannot save any more without that pod.
     """
     code = ExitCode.PREEMPTED_NOT_SAVED if stopping else ExitCode.PEER_LOST
-    return Leave(code=code, cause=cause, patience_seconds=0 if silent else PATIENCE_SECONDS)
+    return Leave(code=code, cause=cause, patience_seconds=0 if silent else PATIENCE_SECONDS, again=True)

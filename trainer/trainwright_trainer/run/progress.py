@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from statistics import median
 
-from trainwright_trainer.contract.metrics import Phase
-from trainwright_trainer.rank.messages import Action, Heartbeat
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing costs what all the rest does
+    from collections.abc import Callable
+    from typing import Literal
+
+    from trainwright_trainer.contract.metrics import Phase
+
+    Action = Literal["stop", "save"]
 
 LEARNED_TICKS = 33
 """Of which the median is told: an odd number, and a few minutes at most."""
@@ -88,15 +92,25 @@ class Progress:
 
     def tick(self, tick: int) -> None:
         """It passes the boundary before a tick."""
+        self.reach(tick)
+        self.lap()
+
+    def reach(self, tick: int) -> None:
+        """It passes that boundary, and says elsewhere when a step is done."""
         self.mark()
         self._tick = tick
+
+    def lap(self) -> None:
+        """A unit of work is done, as long as those whose median is told."""
         if self._tick_began is not None:
             self._seconds.setdefault(self._phase, deque(maxlen=LEARNED_TICKS)).append(self._at - self._tick_began)
         self._tick_began = self._at
 
-    def beat(self) -> Heartbeat:
-        """How it stands now."""
+    def beat(self) -> dict[str, object]:
+        """How it stands now: a ``Heartbeat``."""
+        from statistics import median  # it takes 10 ms to import
+
         seconds = tuple(self._seconds.get(self._phase, ()))
         learned = median(seconds) if len(seconds) >= ENOUGH_TICKS else None
         idle = max(0.0, self._clock() - self._at)
-        return Heartbeat(tick=self._tick, marks=self._marks, idle_seconds=idle, tick_seconds=learned)
+        return {"type": "beat", "tick": self._tick, "marks": self._marks, "idle_seconds": idle, "tick_seconds": learned}

@@ -1,0 +1,387 @@
+"""Strike a run that recovers in place again and again, and say what an incident costs: our own time and the controller's apart.
+
+    .venv/bin/python -m benchmarks.recovery --incidents 100 --seed 1 --engine ddp --engine fsdp2 --pods 2 --pods 4
+
+From the root of the repository, on Linux. Each pod is a supervisor with one rank. Incidents come in turns, drawn by the seed,
+each once the attempt has committed and ranks of the next one are ready. A pod that ended is replaced alone, after the Job
+controller's delay for the nth loss of its index, divided by ``--shorten``. What must hold:
+
+- no pod ends but the one that was struck, and none with 0 before the last step;
+- an attempt goes on from the newest commit;
+- the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
+- no process is left, and no segment of shared memory.
+
+The first promise that is broken ends the program with 1. Times are from the incident to the first step done after it, the restore
+included, less what a limit of the run waits for by intent: the watchdog's for a hang, that of a silent peer for a lost node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import chaos_run
+from benchmarks.chaos_run import MARK_ENV, PATIENCE_SECONDS, POLL_SECONDS, BrokenPromiseError, send
+from benchmarks.machine import Machine
+from tests.processes import is_running, own_network
+
+from trainwright.plan.incident import delay
+from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.commands.local import LocalPod, LocalRun
+from trainwright_trainer.commands.local.world import NODE_INDEX_ENV
+from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.contract.layout import BIND_ENV
+from trainwright_trainer.supervisor.pod.shared_memory import SharedMemory
+
+ENGINES = ("ddp", "fsdp2")
+HANG_SECONDS, SILENT_SECONDS = 6.0, 15.0
+STEPS_EACH, LAST_STEPS = 1000, 40
+"""Steps of the run for each incident, and after the last: an incident waits for ranks that import torch meanwhile."""
+KEPT = ("rank killed", "rank hung")
+"""Incidents that cost no pod."""
+
+
+def specification(engine: str, pods: int, steps: int, folder: Path, network: str) -> RunSpec:
+    """The run of chaos.py, of other sizes, which recovers in place."""
+    content = chaos_run.specification(engine, folder, network).model_dump(mode="json", exclude_none=True)
+    content["world"]["nodes"], content["work"]["duration"]["steps"] = pods, steps
+    content["work"]["log_every_steps"] = 1
+    content["lifecycle"] |= {
+        "recovery": {"restarts": 10_000, "wait_seconds": 900}, "peer_lost_seconds": SILENT_SECONDS,
+        "watchdog": {"training_seconds": HANG_SECONDS, "saving_seconds": HANG_SECONDS},
+    }
+    return RunSpec.model_validate(content)
+
+
+@dataclass
+class Incident:
+    kind: str
+    own_seconds: float
+    delay_seconds: float
+    """Of a Job's controller, for this loss of this index; 0 where no pod was lost."""
+    lost_steps: int
+
+
+@dataclass
+class Tally:
+    incidents: list[Incident] = field(default_factory=list)
+    cold_seconds: float = 0.0
+    """From the start of all pods to the first step."""
+
+
+class Pods:
+    """The pods of one run, each of which may have successors."""
+
+    def __init__(self, spec: RunSpec, folder: Path, network: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.spec, self.folder, self._network = spec, folder, network
+        self._path = folder / "run.json"
+        self._path.write_text(spec.model_dump_json(exclude_none=True))
+        self.store = CheckpointStore(spec.state_directory or "")
+        self.pods: dict[int, LocalPod] = {}
+        self._numbers, self._life = count(), ExitStack()
+        self._past: list[LocalPod] = []
+
+    def __enter__(self) -> Pods:
+        for node in range(self.spec.world.nodes):
+            self.start(node)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.pods:
+            for pid in self.processes(node):
+                send(pid, signal.SIGKILL)
+        self._life.close()
+
+    def start(self, node: int) -> None:
+        place = self.folder / f"pod-{node}-{next(self._numbers)}"
+        place.mkdir()
+        own = {
+            NODE_INDEX_ENV: str(node), BIND_ENV: f"{self._network}{node + 1}", MARK_ENV: f"{self.folder}:{node}",
+            "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",
+        }
+        if node in self.pods:
+            self._past.append(self.pods[node])
+        self.pods[node] = self._life.enter_context(LocalPod(LocalRun(self.spec, self._path), place, own))
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Of all pods of node 0 that there were: rank 0 tells of steps, restores and commits."""
+        logs = sorted(self.folder.glob("pod-0-*/pod.log"), key=lambda path: int(path.parent.name.rpartition("-")[2]))
+        found = []
+        for log in logs:
+            for line in log.read_text(errors="replace").splitlines():
+                if f'"{name}"' in line:
+                    try:
+                        event = json.loads(line)
+                    except ValueError:
+                        continue
+                    found += [event] if event.get("event") == name else []
+        return found
+
+    def processes(self, node: int) -> list[int]:
+        mark = f"{MARK_ENV}={self.folder}:{node}\0".encode()
+        return [pid for pid, text in chaos_run._environments() if mark in text + b"\0" and is_running(pid)]
+
+    def ranks(self, node: int) -> list[int]:
+        """Those of its present attempt; others may wait for the next one."""
+        return [int(pid) for pid in self.pods[node].heard("ranks_started")[-1]["pids"]]
+
+    def committed_step(self) -> int:
+        return max((record.step for record in self.store.records()), default=0)
+
+
+def _wait(reached: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            raise BrokenPromiseError(f"not within {seconds:g} s: {what}")
+        time.sleep(POLL_SECONDS)
+
+
+def _ready(pod: LocalPod) -> bool:
+    """Whether a rank waits with its libraries imported, since the attempt has begun."""
+    started, ready = pod.heard("ranks_started"), pod.heard("standby_ready")
+    if pod.code is not None:
+        return True
+    return bool(ready) and _when(ready[-1]) > _when(started[-1])
+
+
+def _when(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["ts"]).timestamp()
+
+
+class Striker:
+    """Strikes one run."""
+
+    def __init__(self, run: Pods, dice: random.Random, shorten: float, tally: Tally, say: Callable[[str], None]) -> None:
+        self._run, self._dice, self._shorten, self._tally, self._say = run, dice, shorten, tally, say
+        self._losses = dict.fromkeys(range(run.spec.world.nodes), 0)
+
+    def strike(self, kinds: list[str]) -> None:
+        for number, kind in enumerate(kinds, 1):
+            self._wait_for_commits(self._dice.randrange(1, 3))
+            time.sleep(self._dice.uniform(0.0, 0.2))
+            incident = self._one(kind)
+            self._tally.incidents.append(incident)
+            rest = f"controller {incident.delay_seconds:g} s, {incident.lost_steps} steps lost"
+            self._say(f"{number:4} {kind:<28} {incident.own_seconds:6.2f} s of our own, {rest}")
+
+    def _wait_for_commits(self, more: int) -> None:
+        attempt = self._run.events("run_started")[-1]["attempt"] if self._run.events("run_started") else None
+
+        def committed() -> bool:
+            found = [event for event in self._run.events("checkpoint_committed") if attempt in (None, event["attempt"])]
+            return len(found) >= more
+
+        _wait(committed, "commits")
+        _wait(lambda: all(_ready(pod) for pod in self._run.pods.values()), "ranks that wait for the next attempt")
+        if any(pod.code is not None for pod in self._run.pods.values()):
+            raise BrokenPromiseError("the run was over before all incidents: raise STEPS_EACH")
+
+    def _one(self, kind: str) -> Incident:
+        run, nodes = self._run, self._run.spec.world.nodes
+        node = 0 if kind == "pod 0 killed" else self._dice.randrange(1 if kind == "pod killed" else 0, nodes)
+        attempts = len(run.events("run_started"))
+        others = {other: pod.pid for other, pod in run.pods.items() if other != node or kind in KEPT}
+        since, intended = time.time(), STRIKES[kind](run, node)
+        last = max((event["step"] for event in run.events("step") if _when(event) <= since + intended), default=0)
+        waited = 0.0
+        if kind not in KEPT:
+            waited = self._replace(kind, node)
+        _wait(lambda: len(run.events("run_started")) > attempts, f"another attempt after {kind}")
+        began = run.events("run_started")[-1]
+        _wait(lambda: any(event["attempt"] == began["attempt"] for event in run.events("step")), f"a step after {kind}")
+        step = next(event for event in run.events("step") if event["attempt"] == began["attempt"])
+        restored = [event for event in run.events("restored") if event["attempt"] == began["attempt"]]
+        from_step = int(restored[0]["step"]) if restored else 0
+        committed = [event for event in run.events("checkpoint_committed") if event["attempt"] != began["attempt"]]
+        newest = max((int(event["step"]) for event in committed), default=0)
+        if from_step < newest:
+            raise BrokenPromiseError(f"{kind}: the attempt goes on from step {from_step}, and step {newest} was committed")
+        for other, pid in others.items():
+            if run.pods[other].pid != pid or run.pods[other].code is not None:
+                raise BrokenPromiseError(f"{kind} of node {node}: node {other} ended with {run.pods[other].code}")
+        own = _when(step) - since - intended - waited
+        controller = 0 if kind in KEPT else delay(self._losses[node])
+        return Incident(kind, own, controller, max(0, last - from_step))
+
+    def _replace(self, kind: str, node: int) -> float:
+        """Start the pod anew when its controller would. Gives the shortened delay."""
+        run, pod = self._run, self._run.pods[node]
+        _wait(lambda: pod.code is not None, f"the end of node {node}")
+        if kind == "SIGTERM to one pod" and pod.code != ExitCode.PREEMPTED_SAVED:
+            raise BrokenPromiseError(f"node {node} was told to end, and ended with {pod.code}")
+        _wait(lambda: not run.processes(node), f"the processes of node {node} are gone")
+        self._losses[node] += 1
+        seconds = delay(self._losses[node]) / self._shorten
+        time.sleep(seconds)
+        run.start(node)
+        return seconds
+
+
+def _kill_rank(run: Pods, node: int) -> float:
+    for pid in run.ranks(node):
+        send(pid, signal.SIGKILL)
+    return 0.0
+
+
+def _hang(run: Pods, node: int) -> float:
+    for pid in run.ranks(node):
+        send(pid, signal.SIGSTOP)
+    return HANG_SECONDS
+
+
+def _kill_container(run: Pods, node: int) -> float:
+    """As the kernel does on cgroup v2: every process at once."""
+    for pid in run.processes(node):
+        send(pid, signal.SIGKILL)
+    return 0.0
+
+
+def _kill_supervisor(run: Pods, node: int) -> float:
+    send(run.pods[node].pid, signal.SIGKILL)
+    return 0.0
+
+
+def _tell(run: Pods, node: int) -> float:
+    send(run.pods[node].pid, signal.SIGTERM)
+    return 0.0
+
+
+def _lose_node(run: Pods, node: int) -> float:
+    """It falls silent, and is gone for good once the others have noticed."""
+    for pid in run.processes(node):
+        send(pid, signal.SIGSTOP)
+    time.sleep(SILENT_SECONDS)
+    _kill_container(run, node)
+    return SILENT_SECONDS
+
+
+STRIKES: dict[str, Callable[[Pods, int], float]] = {
+    "rank killed": _kill_rank,
+    "rank hung": _hang,
+    "out of memory, container": _kill_container,
+    "pod killed": _kill_supervisor,
+    "pod 0 killed": _kill_supervisor,
+    "SIGTERM to one pod": _tell,
+    "node lost": _lose_node,
+}
+"""Kind -> what does it, and gives the seconds that a limit of the run waits for by intent."""
+
+
+def measure(engine: str, pods: int, incidents: int, seed: int, shorten: float, folder: Path, kinds: list[str],
+            say: Callable[[str], None] = print) -> Tally:
+    """So many incidents, each kind as often as the others. Raises :class:`BrokenPromiseError`."""
+    tally, steps, memory = Tally(), STEPS_EACH * incidents + LAST_STEPS, SharedMemory()
+    expected = _undisturbed(engine, pods, steps, folder / "undisturbed", tally)
+    say(f"cold start {tally.cold_seconds:.2f} s")
+    network = own_network()
+    spec = specification(engine, pods, steps, _made(folder / "struck"), network)
+    dice = random.Random(f"{engine} {pods} {seed}")
+    turns = [kinds[index % len(kinds)] for index in range(incidents)]
+    dice.shuffle(turns)
+    with Pods(spec, folder / "struck", network) as run:
+        Striker(run, dice, shorten, tally, say).strike(turns)
+        codes = _ends(run)
+        if set(codes) != {0}:
+            raise BrokenPromiseError(f"the pods ended with {codes}")
+        if _final(run) != expected:
+            raise BrokenPromiseError("the final state differs from that of an undisturbed run")
+        if left := [pid for node in range(pods) for pid in run.processes(node)]:
+            raise BrokenPromiseError(f"processes are left: {left}")
+    if segments := memory.clear():
+        raise BrokenPromiseError(f"segments of shared memory are left: {segments}")
+    return tally
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _undisturbed(engine: str, pods: int, steps: int, folder: Path, tally: Tally) -> dict[str, tuple[str, ...]]:
+    network = own_network()
+    spec = specification(engine, pods, steps, _made(folder), network)
+    since = time.time()
+    with Pods(spec, folder, network) as run:
+        _wait(lambda: bool(run.events("step")), "the first step")
+        tally.cold_seconds = _when(run.events("step")[0]) - since
+        if set(codes := _ends(run)) != {0}:
+            raise BrokenPromiseError(f"the undisturbed run ended with {codes}")
+        return _final(run)
+
+
+def _ends(run: Pods) -> list[int | None]:
+    _wait(lambda: all(pod.code is not None for pod in run.pods.values()), "the last step", 10 * PATIENCE_SECONDS)
+    return [pod.code for pod in run.pods.values()]
+
+
+def _final(run: Pods) -> dict[str, tuple[str, ...]]:
+    record = run.store.records()[0]
+    if problems := run.store.verify(record):
+        raise BrokenPromiseError(problems[0].message)
+    return {file.name: file.chunks for file in record.files}
+
+
+def _print(name: str, tally: Tally) -> None:
+    print(f"\n{name}: {len(tally.incidents)} incidents, cold start {tally.cold_seconds:.2f} s, final state as undisturbed")
+    for kind in STRIKES:
+        found = [incident for incident in tally.incidents if incident.kind == kind]
+        if found:
+            own = [incident.own_seconds for incident in found]
+            lost = max(incident.lost_steps for incident in found)
+            print(f"  {kind:<28} {len(found):3}x  own median {median(own):.2f} s, first {own[0]:.2f}, last {own[-1]:.2f}; "
+                  f"at most {lost} steps lost")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    machine = Machine.describe(("torch",))
+    print(machine, flush=True)
+    folder = Path(tempfile.mkdtemp(prefix="trainwright-recovery-", dir=arguments.directory))
+    tallies: dict[str, Tally] = {}
+    for engine in arguments.engine or ["ddp"]:
+        for pods in arguments.pods or [2]:
+            name = f"{engine}, {pods} pods"
+            print(name, flush=True)
+            try:
+                tallies[name] = measure(
+                    engine, pods, arguments.incidents, arguments.seed, arguments.shorten, folder / f"{engine}-{pods}",
+                    arguments.kind or list(STRIKES), lambda line: print(line, flush=True),
+                )
+            except BrokenPromiseError as broken:
+                print(f"{name}, seed {arguments.seed}: {broken}\nsee {folder}")
+                return 1
+            _print(name, tallies[name])
+    shutil.rmtree(folder)
+    if arguments.json:
+        figures = {name: asdict(tally) for name, tally in tallies.items()}
+        content = {"machine": asdict(machine), "seed": arguments.seed, "shorten": arguments.shorten, "runs": figures}
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--incidents", type=int, default=100, help="of each engine and size")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="may be given several times; default: ddp")
+    parser.add_argument("--pods", action="append", type=int, help="may be given several times; default: 2")
+    parser.add_argument("--kind", action="append", choices=STRIKES, help="may be given several times; default: every kind")
+    parser.add_argument("--shorten", type=float, default=100, help="the controller's delays are divided by it")
+    parser.add_argument("--directory", type=Path, help="where the runs are; the system's temporary folder by default")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    sys.exit(main(parser.parse_args()))

@@ -1,0 +1,137 @@
+"""Which runs recover in place: what their objects and their pods are told, and what the plan says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from tests.compiler.example import Data, command, compiled, findings, script
+from tests.compiler.plan.test_incident import OPERATORS, jobs
+from tests.compiler.targets import on, profile_for
+
+from trainwright.compile import CompiledRun
+from trainwright.operators import operator
+from trainwright.operators.ending import ContainerEnd, Controller, JobEnd, PodEnd, Replace
+from trainwright.operators.operator import Around
+from trainwright.report.plan import plan_lines
+from trainwright_trainer.contract import ExitCode
+
+IN_PLACE: Data = {"recovery": "in-place"}
+DDP: Data = {"topology": {"nodes": 4}}
+KEPT = ("indexed-job", "job-set", "train-job", "pytorch-job")
+EXCLUSIVE: Data = {"operators": {"jobset": {"version": "0.12", "exclusive_placement": True}}}
+KAI: Data = {"scheduling": {"staleness_grace": "60s"}}
+
+
+def made(run: Data, cluster: Data = OPERATORS) -> CompiledRun:
+    return compiled(DDP | IN_PLACE | run, cluster)
+
+
+def lost_pods(run: CompiledRun) -> str:
+    (row,) = [line.strip() for line in plan_lines(run) if line.strip().startswith("lost pods")]
+    return row.removeprefix("lost pods").strip()
+
+
+def told(run: CompiledRun) -> tuple[int, float] | None:
+    assert run.resolution.spec is not None
+    recovery = run.resolution.spec.lifecycle.recovery
+    return None if recovery is None else (recovery.restarts, recovery.wait_seconds)
+
+
+def codes(run: CompiledRun, action: str) -> list[int]:
+    (job,) = jobs([*run.manifests])
+    return [code for rule in job["podFailurePolicy"]["rules"] if rule["action"] == action
+            for code in rule.get("onExitCodes", {"values": []})["values"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("work", [{}, script("python", "train.py")])
+@pytest.mark.parametrize("target", KEPT)
+def test_supervisors_are_told_how_often_and_how_long(target: str, work: Data) -> None:
+    run = made({"target": target, "restarts": 5, "recovery_wait": "20m", **work})
+    assert told(run) == (5, 1200)
+    assert "RetriesSpent" not in str(run.manifests)
+    if target != "pytorch-job":
+        assert ExitCode.RETRIES_SPENT in codes(run, "FailJob")
+
+
+@pytest.mark.parametrize("target", KEPT)
+def test_a_whole_job_has_nothing_of_it(target: str) -> None:
+    whole, unsaid = (compiled(DDP | {"target": target} | said, OPERATORS) for said in ({"recovery": "whole-job"}, {}))
+    assert told(whole) is None
+    assert whole.manifests == unsaid.manifests
+    if target != "pytorch-job":
+        assert ExitCode.RETRIES_SPENT not in codes(whole, "FailJob")
+
+
+def controller(run: CompiledRun, kind: str) -> Controller:
+    (manifest,) = [manifest for manifest in run.manifests if manifest["kind"] == kind]
+    found = operator.ended(manifest, Around(objects=[*run.manifests]))
+    assert found is not None
+    return found
+
+
+def ends(of: Controller, run: CompiledRun, target: str, *codes: int) -> Iterator[Any]:
+    owner = f"{run.plan.name}-node-0" if target == "job-set" else run.plan.name
+    for code in codes:
+        yield of.record(PodEnd(f"{owner}-2", "training", 2, (ContainerEnd("trainer", code),), owner=owner))
+
+
+@pytest.mark.parametrize(("target", "kind"), [("indexed-job", "Job"), ("job-set", "JobSet")])
+def test_the_controller_replaces_the_pod_that_ended_and_no_other(target: str, kind: str) -> None:
+    """Preempted, out of memory as a container, unhealthy, and again: by the formula, and against the retries of its index."""
+    run = made({"target": target, "restarts": 2})
+    decisions = list(ends(controller(run, kind), run, target, 210, 137, 201))
+    assert [decision.seconds for decision in decisions if isinstance(decision, Replace)] == [10, 20, 40]
+    (last,) = ends(controller(run, kind), run, target, ExitCode.RETRIES_SPENT)
+    assert isinstance(last, JobEnd)
+    assert last.failed
+
+
+@pytest.mark.parametrize(("target", "kind"), [("indexed-job", "Job"), ("job-set", "JobSet")])
+def test_a_pod_that_spends_its_own_retries_ends_the_run(target: str, kind: str) -> None:
+    run = made({"target": target, "restarts": 1})
+    *_, last = ends(controller(run, kind), run, target, 137, 137)
+    assert isinstance(last, JobEnd)
+    assert last.failed
+
+
+@pytest.mark.parametrize(("target", "said"), [
+    ("indexed-job", "that pod alone comes back after 10 s, then 20, 40, 80, 160, 320, 600 s where the same pod is lost"),
+    ("train-job", "that pod alone comes back after 10 s"),
+    ("pytorch-job", "that pod alone comes back at once; the others stay, and wait for it, up to 15 min; a rank"),
+])  # fmt: skip
+def test_the_plan_says_what_waiting_may_cost(target: str, said: str) -> None:
+    row = lost_pods(made({"target": target, "topology": {"nodes": 4, "gpus_per_node": 8}}))
+    assert row.startswith(said)
+    assert row.endswith("24 GPUs that wait so long cost 6 GPU-hours")
+
+
+def test_one_pod_waits_for_nobody() -> None:
+    assert "wait" not in lost_pods(made({"topology": {"nodes": 1}, "target": "indexed-job"}))
+
+
+@pytest.mark.parametrize(("run", "cluster", "why"), [
+    ({"topology": {"kind": "ddp", "nodes": 4, "mpi": "openmpi"}, "target": "mpi-job"}, OPERATORS, "an evicted worker stays"),
+    (on("volcano-job"), profile_for("volcano-job"), "a Volcano Job starts all of its pods again"),
+    ({"topology": {"elastic": {"min_nodes": 2, "max_nodes": 8}}, "target": "pytorch-job"}, OPERATORS, "an elastic run goes on"),
+    ({"target": "job-set"}, EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
+    ({"target": "indexed-job"}, KAI, "KAI evicts the other pods 1 min after one is lost"),
+])  # fmt: skip
+def test_what_cannot_stay_is_a_whole_job_and_a_finding(run: Data, cluster: Data, why: str) -> None:
+    asked = DDP | run
+    (message,) = [finding.message for finding in findings(asked | IN_PLACE, cluster) if finding.code == "TW479"]
+    assert why in message
+    assert told(compiled(asked | IN_PLACE, cluster)) is None
+    assert [finding for finding in findings(asked, cluster) if finding.code == "TW479"] == [], "nobody asked for it"
+
+
+@pytest.mark.parametrize("cluster", [KAI, EXCLUSIVE])
+def test_who_waits_for_less_long_is_not_evicted(cluster: Mapping[str, Any]) -> None:
+    run = made({"target": "indexed-job", "recovery_wait": "60s"}, dict(cluster))
+    assert told(run) == (3, 60)
+
+
+def test_a_command_cannot_recover() -> None:
+    found = findings(DDP | IN_PLACE | command("torchrun", "train.py"), OPERATORS)
+    assert [finding.message for finding in found if finding.code == "TW207"] == ["workload command does not read recovery"]

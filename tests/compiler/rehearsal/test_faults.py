@@ -1,0 +1,200 @@
+"""Faults at a step: what is done to real processes, what the controller does then, and what the verdict says of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compiler.rehearsal.stage import DIGITS, Manifest, manifests, of_kind, options, play
+from tests.compiler.rehearsal.test_console import run
+
+from trainwright.operators.ending import Replace
+from trainwright.rehearsal import UsageError
+from trainwright.rehearsal.console import as_document
+from trainwright.rehearsal.faults import faults
+from trainwright.rehearsal.objects import find_objects, objects_in
+from trainwright.rehearsal.progress import Progress
+from trainwright.rehearsal.scale import scale_down
+
+TRAIN = """
+import json, os, pathlib, subprocess, sys, time
+index, state = int(os.environ["JOB_COMPLETION_INDEX"]), pathlib.Path("/data/state")
+if "LOCAL_RANK" not in os.environ:
+    rank = subprocess.Popen([sys.executable, __file__], env={**os.environ, "RANK": str(index), "LOCAL_RANK": "0"})
+    code = rank.wait()
+    sys.exit(code if code >= 0 else 200)
+commits = pathlib.Path("/data/commits")
+def say(event, **fields):
+    print(json.dumps({"event": event, "level": "info", **fields}), flush=True)
+def newest():
+    found = sorted(commits.glob("step-*.json"), key=lambda one: int(one.stem[5:]), reverse=True)
+    whole = [int(one.stem[5:]) for one in found if pathlib.Path("/data", one.stem, "weights").read_bytes() == b"x" * 64]
+    return whole[0] if whole else 0
+start = newest()
+if index == 0:
+    say("run_started", step=start, target_samples=STEPS * 8, global_batch=8, world_size=2)
+for step in range(start + 1, STEPS + 1):
+    time.sleep(0.05)
+    if index == 0:
+        say("step", step=step, loss=1 / step + NOISE)
+        if step % 4 == 0:
+            folder = pathlib.Path(f"/data/step-{step}")
+            folder.mkdir(parents=True, exist_ok=True)
+            commits.mkdir(exist_ok=True)
+            (folder / "weights").write_text("x" * 64)
+            (commits / f"step-{step}.json").touch()
+            say("checkpoint_committed", step=step)
+""".replace("STEPS", "24")
+
+
+def training(noise: str = "0.0", **limits: Any) -> list[Manifest]:
+    found = manifests(TRAIN.replace("NOISE", noise), pods=2)
+    spec = of_kind(found, "Job")["spec"]
+    spec.update({"backoffLimitPerIndex": 3, **limits})
+    spec["podFailurePolicy"]["rules"].append({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]})
+    return found
+
+
+def verdict(tmp_path: Path, found: list[Manifest] | None = None, **chosen: Any) -> dict[str, Any]:
+    outcome, _ = play(found or training(), tmp_path / "w", **chosen)
+    return as_document(outcome)
+
+
+@pytest.mark.parametrize(("fault", "replaced"), [
+    (("kill", "node-0@10"), "node 0 (failure 1)"),
+    (("kill", "rank-0@10"), "node 0 (failure 1)"),
+    (("oom", "node-0@10"), "node 0 (failure 1)"),
+    (("preempt", "node-0@10"), "node 0 (not counted by rule 2)"),
+])  # fmt: skip
+def test_a_run_that_recovers(fault: tuple[str, str], replaced: str, tmp_path: Path) -> None:
+    said = verdict(tmp_path, faults=(fault,))
+    assert said["status"] == "Complete"
+    [made] = said["faults"]
+    assert made["replaced"] == [replaced]
+    assert made["step"] >= 10
+    assert made["committed_step"] >= 8
+    assert made["resumed_from"] == made["step"] // 4 * 4
+    assert made["steps_lost"] == made["step"] - made["resumed_from"]
+    assert made["next_step_seconds"] > 0
+    assert said["undisturbed"] == {"compared_steps": 24, "equal": True, "first_difference": None, "largest_difference": 0.0}
+
+
+def test_a_killed_container_ends_with_137_and_an_evicted_one_by_sigterm(tmp_path: Path) -> None:
+    said = verdict(tmp_path, faults=(("kill", "node-0@4"), ("preempt", "node-0@12")))
+    codes = [one["exit_codes"]["main"] for one in said["pods"] if "-0-" in one["pod"]]
+    assert codes[:2] == [137, 143]
+    assert [one["fault"] for one in said["faults"]] == ["kill", "preempt"]
+
+
+def test_losses_that_differ_are_told(tmp_path: Path) -> None:
+    said = verdict(tmp_path, training("time.time() / 1e12"), faults=(("kill", "node-0@10"),))
+    assert said["undisturbed"]["equal"] is False
+    assert said["undisturbed"]["first_difference"] == 1
+
+
+def test_a_pod_whose_node_is_lost_blocks_its_index(tmp_path: Path) -> None:
+    outcome, recorder = play(training(), tmp_path / "w", faults=(("node-lost", "node-0@6"),), patience_seconds=2.0)
+    assert (outcome.status, outcome.reason) == ("Failed", "NoRecovery")
+    assert "its pod stays Terminating, and its index gets no other one" in outcome.message
+    assert [pod.index for pod in recorder.started].count(0) == 1
+    assert not [one for one in recorder.decisions if isinstance(one, Replace)]
+
+
+def test_a_rank_that_hangs_where_nothing_watches(tmp_path: Path) -> None:
+    outcome, _ = play(training(), tmp_path / "w", faults=(("hang", "rank-0@6"),), patience_seconds=2.0)
+    assert outcome.reason == "NoRecovery"
+    assert "nothing ends a rank that hangs" in outcome.message
+
+
+def test_a_hang_is_noticed_by_our_watchdog_within_the_time_of_a_rehearsal() -> None:
+    scaled = scale_down(find_objects(objects_in(DIGITS)), options(faults=(("hang", "rank-0@6"),)))
+    assert scaled.specification
+    watchdog = scaled.specification.spec.lifecycle.watchdog
+    assert watchdog
+    assert watchdog.training_seconds == 30
+    assert any("lifecycle.watchdog" in str(one) for one in scaled.differences)
+
+
+def test_the_newest_checkpoint_is_damaged_before_the_fault(tmp_path: Path) -> None:
+    said = verdict(tmp_path, faults=(("kill", "node-0@11"),), corrupt=True)
+    [made] = said["faults"]
+    damaged = int(Path(made["damaged"]).name.removeprefix("step-"))
+    assert made["resumed_from"] == damaged - 4, "it goes on from the one before"
+    assert said["undisturbed"]["equal"]
+
+
+def test_a_checkpoint_of_the_last_rehearsal_is_damaged(tmp_path: Path) -> None:
+    play(training(), tmp_path / "w")
+    said = verdict(tmp_path, corrupt=True)
+    assert said["damaged"].endswith("/step-24")
+    with pytest.raises(UsageError, match="no checkpoint of our trainer is committed yet"):
+        play(training(), tmp_path / "other", corrupt=True)
+
+
+def test_a_step_that_never_comes(tmp_path: Path) -> None:
+    code, text = run(training(), tmp_path, faults=(("kill", "node-0@100"),), pace=0.005)
+    assert code == 2
+    assert "kill node 0        was not made: the run ended before" in text
+
+
+def test_the_same_seed_makes_the_same_faults() -> None:
+    objects = find_objects(training())
+    first, again = (faults((), 5, 7, objects) for _ in range(2))
+    assert first == again
+    assert first != faults((), 5, 8, objects)
+    assert [one.share for one in first] == sorted(one.share or 0.0 for one in first)
+
+
+def test_chaos_that_a_run_survives(tmp_path: Path) -> None:
+    said = verdict(tmp_path, training(backoffLimitPerIndex=9), chaos=3, seed=1)
+    assert said["status"] == "Complete"
+    assert len(said["faults"]) + len(said["not_made"]) == 3
+    assert said["faults"]
+
+
+@pytest.mark.parametrize(("kind", "text", "who"), [
+    ("kill", "node-2@5", "here WHO is node-0, node-1 or rank-N"),
+    ("kill", "node-1", "write WHO@STEP"),
+    ("hang", "node-1@5", "here WHO is rank-N"),
+    ("preempt", "rank-1@5", "here WHO is node-0, node-1"),
+    ("oom", "node-1@x", "write WHO@STEP"),
+])  # fmt: skip
+def test_whom_nobody_knows(kind: Any, text: str, who: str) -> None:
+    with pytest.raises(UsageError, match=who):
+        faults([(kind, text)], 0, 0, find_objects(training()))
+
+
+def test_a_run_that_tells_no_steps_has_seconds(tmp_path: Path) -> None:
+    program = "import os, time\nstart = time.monotonic()\nwhile time.monotonic() < start + 1.5:\n    time.sleep(0.01)"
+    said = verdict(tmp_path, manifests(program, pods=2), faults=(("kill", "node-1@0.3s"),))
+    assert said["status"] == "Complete"
+    assert said["faults"][0]["replaced"] == ["node 1 (failure 1)"]
+    assert said["undisturbed"]["compared_steps"] == 0
+
+
+def test_json_is_all_that_standard_output_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(training(), tmp_path, faults=(("kill", "node-0@8"),), pace=0.005, as_json=True)
+    assert json.loads(capsys.readouterr().out)["faults"][0]["fault"] == "kill"
+
+
+def test_steps_are_read_from_metrics_where_no_line_tells_them() -> None:
+    progress = Progress()
+    for values in (
+        {"step": 1.0, "loss": 3.0, "attempt": 1.0}, {"step": 2.0, "loss": 2.0, "committed_step": 2.0, "attempt": 1.0},
+        {"step": 3.0, "loss": 1.5, "committed_step": 2.0, "attempt": 1.0},
+    ):
+        progress.scraped(values)
+    at = progress.moments[-1].at
+    assert (progress.step, progress.before(at), progress.committed(at), progress.recovery(at)) == (3, 3, 2, None)
+    progress.scraped({"committed_step": 2.0, "attempt": 2.0})
+    progress.scraped({"step": 3.0, "loss": 1.5, "committed_step": 2.0, "attempt": 2.0})
+    assert progress.recovery(at) is None, "a step of before may still be served"
+    progress.scraped({"step": 4.0, "loss": 1.0, "committed_step": 2.0, "attempt": 2.0})
+    assert progress.recovery(at) == (2, progress.moments[-1])
+    assert progress.losses == {1: 3.0, 2: 2.0, 3: 1.5, 4: 1.0}
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -1,0 +1,40 @@
+"""A chat model of a few thousand parameters with its tokenizer, and conversations to fine-tune it on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+UNKNOWN = "<unk>"
+WORDS = ["<pad>", "<eos>", UNKNOWN, "user", "assistant", ":", *(f"w{number}" for number in range(58))]
+TEMPLATE = "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} <eos> {% endfor %}"
+
+
+def write_model(folder: Path) -> None:
+    """As ``save_pretrained`` writes it."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
+
+    set_seed(1)
+    words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token=UNKNOWN))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=words, pad_token=WORDS[0], eos_token=WORDS[1], unk_token=UNKNOWN,
+    )
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    LlamaForCausalLM(LlamaConfig(
+        vocab_size=len(WORDS), max_position_embeddings=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, bos_token_id=None, pad_token_id=0, eos_token_id=1,
+    )).save_pretrained(folder)
+
+
+def write_conversations(path: Path, number: int = 256) -> None:
+    """A line each, in the form that TRL reads."""
+    def words(seed: int) -> str:
+        return " ".join(f"w{(seed * 7 + position * 3) % 58}" for position in range(6))
+
+    def turns(one: int) -> list[dict[str, str]]:
+        return [{"role": "user", "content": words(one)}, {"role": "assistant", "content": words(one + 1)}]
+
+    path.write_text("".join(json.dumps({"messages": turns(one)}) + "\n" for one in range(number)))

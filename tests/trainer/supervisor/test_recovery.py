@@ -1,0 +1,309 @@
+"""A run that recovers in place: attempts come and go, and no pod ends but the one that is lost."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes import is_running, wait_until
+from tests.trainer.supervisor.conftest import NewRun, training_work
+from tests.trainer.supervisor.pods import Run
+
+from trainwright_trainer.checkpoint.ledger import Ledger
+from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
+
+RETRIES_SPENT = ExitCode.RETRIES_SPENT
+TRAINS, FINISHES = "finish:100000", "finish:30"
+FIRST_TRAINS = f"{TRAINS};{FINISHES}"
+PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
+
+
+def recovering(new_run: NewRun, nodes: int = 2, processes: int = 1, *, restarts: int = 3, wait: float = 900, **other: Any) -> Run:
+    return new_run(nodes, processes, recovery={"restarts": restarts, "wait_seconds": wait}, **other)
+
+
+def attempts(run: Run) -> list[str]:
+    """In the order in which they began."""
+    return list(dict.fromkeys(line["attempt"] for line in run.journal("started")))
+
+
+def ends(run: Run) -> list[int]:
+    directory = run.spec.state_directory
+    assert directory is not None
+    return [event.code for event in Ledger(directory).events() if isinstance(event, AttemptEnded)]
+
+
+def wait_for_attempt(run: Run, number: int) -> dict[int, int]:
+    """Process ids by rank, once all ranks of the nth attempt train."""
+
+    def training() -> bool:
+        return len(run.journal("training")) >= number * run.spec.world.size
+
+    wait_until(training, f"attempt {number}", told=run.logs)
+    assert len(attempts(run)) == number
+    return {line["rank"]: line["pid"] for line in run.journal("started") if line["attempt"] == attempts(run)[-1]}
+
+
+def all_stay(run: Run) -> None:
+    assert [pod.process.poll() for pod in run.pods] == [None] * len(run.pods), run.logs()
+
+
+def last_words(run: Run, index: int = 0) -> str:
+    cause = run.pods[index].message().cause
+    assert cause is not None
+    return cause.message
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_killed_rank_costs_no_pod(new_run: NewRun, nodes: int) -> None:
+    run = recovering(new_run, nodes, processes=2)
+    run.plans = {"*": f"{TRAINS};{TRAINS};{FINISHES}"}
+    run.start_all()
+    first = wait_for_attempt(run, 1)
+    os.kill(first[1], signal.SIGKILL)
+    second = wait_for_attempt(run, 2)
+    all_stay(run)
+    assert run.pods[0].get("/readyz")[0] == 200
+    os.kill(second[0], signal.SIGKILL)
+    assert run.wait() == [ExitCode.DONE] * nodes, run.logs()
+    assert len(run.pods) == nodes
+    assert len(attempts(run)) == 3
+    assert [line["ghosts"] for line in run.journal("started")] == [[]] * (3 * 2 * nodes)
+    assert ends(run) == [ExitCode.INTERNAL, ExitCode.INTERNAL, ExitCode.DONE]
+
+
+def test_a_rank_that_says_why_it_fails(new_run: NewRun) -> None:
+    run = recovering(new_run)
+    run.plans = {"*": FIRST_TRAINS, "1": f"fail:{ExitCode.STORAGE}:5;{FINISHES}"}
+    run.start_all()
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    assert ends(run) == [ExitCode.STORAGE, ExitCode.DONE]
+    [ended] = [event for event in run.pods[0].log() if event["event"] == "attempt_ended"]
+    assert (ended["again"], ended["retries"], ended["reason"]) == (True, 1, "rank 1 fails as planned")
+
+
+def test_a_rank_that_hangs(new_run: NewRun) -> None:
+    run = recovering(new_run, watchdog={"warming_up_seconds": 2, "training_seconds": 2, "slowdown": 2})
+    run.plans = {"*": FIRST_TRAINS, "1": f"hang:5;{FINISHES}"}
+    run.start_all()
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    assert ends(run) == [ExitCode.HANG, ExitCode.DONE]
+
+
+def test_a_permanent_code_ends_every_pod_at_once(new_run: NewRun) -> None:
+    run = recovering(new_run, 3)
+    run.plans = {"*": TRAINS, "1": f"{TRAINS};fail:{ExitCode.DIVERGED}:5"}
+    run.start_all()
+    os.kill(wait_for_attempt(run, 1)[2], signal.SIGKILL)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.DIVERGED, ExitCode.PEER_LOST], run.logs()
+    assert "ended with 14: rank 1 fails as planned" in last_words(run, 2)
+    assert ends(run) == [ExitCode.INTERNAL, ExitCode.DIVERGED]
+
+
+def test_a_permanent_code_that_is_said_after_another_one_wins(new_run: NewRun) -> None:
+    """Rank 0 may only feel that rank 1 diverged."""
+    run = recovering(new_run)
+    run.plans = {"0": f"fail:{ExitCode.INTERNAL}:5", "1": f"fail:{ExitCode.DIVERGED}:20"}
+    run.start_all()
+    assert run.wait() == [ExitCode.INTERNAL, ExitCode.DIVERGED], run.logs()
+    assert len(attempts(run)) == 1
+
+
+def test_retries_that_are_spent_end_every_pod_with_a_permanent_code(new_run: NewRun) -> None:
+    run = recovering(new_run, restarts=2)
+    run.plans = {"*": TRAINS, "1": f"fail:{ExitCode.INTERNAL}:5"}
+    run.start_all()
+    assert run.wait() == [RETRIES_SPENT] * 2, run.logs()
+    said = "3 attempts failed, and the run may restart 2 times; the last one: rank 1 fails as planned"
+    assert [last_words(run, index) for index in (0, 1)] == [said] * 2
+    assert ends(run) == [ExitCode.INTERNAL, ExitCode.INTERNAL, RETRIES_SPENT]
+
+
+def test_a_new_node_0_goes_on_counting(new_run: NewRun) -> None:
+    run = recovering(new_run, restarts=1)
+    run.plans = {"*": TRAINS}
+    run.start_all()
+    os.kill(wait_for_attempt(run, 1)[1], signal.SIGKILL)
+    wait_for_attempt(run, 2)
+    run.lose(run.pods[0])
+    run.start(0, reuse=True)
+    os.kill(wait_for_attempt(run, 3)[1], signal.SIGKILL)
+    assert [pod.wait() for pod in run.pods[1:]] == [RETRIES_SPENT] * 2, run.logs()
+
+
+def test_attempts_without_progress_end(new_run: NewRun) -> None:
+    run = recovering(new_run, restarts=100, attempts_without_progress=3)
+    run.plans = {"*": TRAINS, "1": f"fail:{ExitCode.INTERNAL}:5"}
+    run.start_all()
+    assert run.wait() == [ExitCode.NO_PROGRESS] * 2, run.logs()
+    assert len(attempts(run)) == 3
+
+
+@pytest.mark.parametrize("node", [0, 2])
+def test_a_lost_pod_costs_only_itself(new_run: NewRun, node: int) -> None:
+    run = recovering(new_run, 3)
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    pids = wait_for_attempt(run, 1)
+    lost, others = run.pods[node], [pod for pod in run.pods if pod.node != node]
+    run.lose(lost)
+    for pod in others:
+        pod.wait_for_event("joins_another_attempt")
+    wait_until(lambda: not any(is_running(pid) for pid in pids.values()), "the ranks are gone")
+    assert [pod.process.poll() for pod in others] == [None, None]
+    new = run.start(node, reuse=True)
+    assert [pod.wait() for pod in (*others, new)] == [ExitCode.DONE] * 3, run.logs()
+    assert len(attempts(run)) == 2
+
+
+def test_a_name_server_that_still_gives_the_old_address_of_node_0(new_run: NewRun) -> None:
+    """Where somebody else is by now."""
+    run = recovering(new_run)
+    content = run.spec.model_dump(mode="json", exclude_none=True)
+    content["world"]["rendezvous"]["host"] = "node-0.fake"
+    run.spec, names = RunSpec.model_validate(content), run.directory / "names.json"
+    old = f"{run.address_base}1"
+    names.write_text(json.dumps({"node-0.fake": old}))
+    run.environment = {"FAKE_NAMES": str(names)}
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    run.lose(run.pods[0])
+    run.pods[0].wait()
+    with socket.create_server((old, run.spec.world.control_port or 0)) as stranger:
+        new = run.start(0)
+        assert new.address != old
+        stranger.accept()[0].close()
+        run.pods[1].wait_for_event("not_node_0")
+    names.write_text(json.dumps({"node-0.fake": new.address}))
+    assert [run.pods[1].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
+
+
+def test_a_pod_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
+    run = recovering(new_run, 3, wait=1)
+    run.plans = {"*": TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    run.lose(run.pods[1])
+    assert [run.pods[node].wait() for node in (0, 2)] == [ExitCode.PEER_LOST] * 2, run.logs()
+    assert "1 of 3 nodes did not come back within 1 s: 1; the attempt before ended because node 1 (" in last_words(run, 2)
+
+
+def test_node_0_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
+    run = recovering(new_run, wait=1)
+    run.plans = {"*": TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    run.lose(run.pods[0])
+    assert run.pods[1].wait() == ExitCode.PEER_LOST, run.logs()
+    assert "node 0 did not come within 1 s" in last_words(run, 1)
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_pod_that_is_told_to_end_leaves_alone(new_run: NewRun, node: int) -> None:
+    run = recovering(new_run, 3)
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    told = run.pods[node]
+    told.process.send_signal(signal.SIGTERM)
+    assert told.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    stops = run.journal("stop")
+    assert (len(stops), len({line["tick"] for line in stops})) == (3, 1)
+    others = [pod for pod in run.pods if pod.node != node]
+    for pod in others:
+        pod.wait_for_event("joins_another_attempt")
+    assert [pod.process.poll() for pod in others] == [None, None]
+    new = run.start(node, reuse=True)
+    assert [pod.wait() for pod in (*others, new)] == [ExitCode.DONE] * 3, run.logs()
+    assert ends(run) == [ExitCode.PREEMPTED_SAVED, ExitCode.DONE]
+
+
+def test_all_pods_are_told_to_end_one_after_the_other(new_run: NewRun) -> None:
+    """A pod cannot know whether the run is deleted or its node drained. One that waits has saved what there was."""
+    run = recovering(new_run, 3)
+    run.plans = {"*": TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    for node in (1, 2, 0):
+        run.pods[node].process.send_signal(signal.SIGTERM)
+        assert run.pods[node].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+
+
+def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun) -> None:
+    """Traced, a zombie is its tracer's: the supervisor cannot reap it, as little as a process in uninterruptible sleep."""
+    run = recovering(new_run)
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    pids = wait_for_attempt(run, 1)
+    trace = ctypes.CDLL(None, use_errno=True).ptrace
+    trace.argtypes = [ctypes.c_long] * 4
+    if trace(PTRACE_SEIZE, pids[1], 0, 0):
+        pytest.skip(f"this machine lets nobody trace: {os.strerror(ctypes.get_errno())}")
+    os.kill(pids[0], signal.SIGKILL)
+    assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
+    assert f"rank 1 (process {pids[1]}) of node 1 (" in last_words(run, 1)
+    assert run.pods[0].process.poll() is None
+    os.waitpid(pids[1], 0)
+    run.start(1, reuse=True)
+    assert [pod.wait() for pod in (run.pods[0], run.pods[2])] == [ExitCode.DONE] * 2, run.logs()
+
+
+def test_what_ranks_leave_is_gone_before_the_next_attempt(new_run: NewRun) -> None:
+    segment = Path("/dev/shm") / f"trainwright-test-{uuid.uuid4().hex}"
+    run = recovering(new_run, 1)
+    run.environment = {"FAKE_SEGMENT": str(segment)}
+    run.plans = {"*": f"segment:5;{FINISHES}"}
+    try:
+        run.start_all()
+        assert run.wait() == [ExitCode.DONE], run.logs()
+        assert not segment.exists()
+    finally:
+        segment.unlink(missing_ok=True)
+
+
+def test_orphans_are_gone_before_the_next_attempt(new_run: NewRun) -> None:
+    run = recovering(new_run, 1)
+    run.plans = {"*": f"leak:100000;{TRAINS};{FINISHES}"}
+    run.start_all()
+    os.kill(wait_for_attempt(run, 1)[0], signal.SIGKILL)
+    wait_for_attempt(run, 2)
+    [line] = run.journal("orphans")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in line["pids"])
+
+
+def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    command = ["sh", "-c", f"test -e {seen}-$RANK && exit 0; touch {seen}-$RANK; test $RANK = 1 && exit 3; sleep 600"]
+    work = {"kind": "script", "command": command, "state_directory": str(tmp_path / "state")}
+    run = recovering(new_run, work=work)
+    run.start_all()
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    started = [event for event in Ledger(tmp_path / "state").events() if isinstance(event, AttemptStarted)]
+    assert (len(started), ends(run)) == (2, [ExitCode.USER_FAILURE, ExitCode.DONE])
+
+
+@pytest.mark.slow
+def test_a_rank_of_torch_waits_with_its_libraries_imported(new_run: NewRun, tmp_path: Path) -> None:
+    work = training_work(tmp_path / "state", every_steps=5) | {"duration": {"steps": 1_000_000}}
+    run = recovering(new_run, 1, work=work)
+    run.rank = None
+    [pod] = run.start_all()
+    pod.wait_for_event("standby_ready")
+    [first] = pod.wait_for_event("ranks_started")["pids"]
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len([event for event in pod.log() if event["event"] == "run_started"]) == 2, "it trains", told=run.logs)
+    started = [event["pids"] for event in pod.log() if event["event"] == "ranks_started"]
+    command = Path(f"/proc/{started[1][0]}/cmdline").read_bytes()
+    assert b"trainwright_trainer.rank.standby" in command
+    assert [event["step"] for event in pod.log() if event["event"] == "restored"] != []
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
