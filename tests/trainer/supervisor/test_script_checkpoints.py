@@ -17,7 +17,7 @@ from tests.trainer.supervisor.pods import Run
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode
-from trainwright_trainer.contract.ledger import AttemptStarted
+from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
 SAVES = """
     import json, os, sys, time
@@ -100,6 +100,36 @@ def test_stopped_killed_and_resumed_it_ends_as_if_nothing_had_happened(new_run: 
     assert [file.name for file in store.records()[0].files] == [f"rank-{rank}.json" for rank in range(4)]
     starts = [event.committed_step for event in Ledger(tmp_path / "state").events() if isinstance(event, AttemptStarted)]
     assert starts == [None, stopped, third]
+
+
+def test_attempts_in_the_same_pods_keep_one_after_the_other(new_run: NewRun, tmp_path: Path) -> None:
+    """A rank is killed, then a pod is told to end: each attempt takes the lease at once, and goes on with the last commit."""
+    last = tmp_path / "last"
+    last.write_text("1000000")
+    source = SAVES.replace("int(sys.argv[2])", "int(open(sys.argv[2]).read())")
+    state = tmp_path / "state"
+    run = new_run(nodes=2, work=work(state, source, tmp_path, last), recovery={"restarts": 3, "wait_seconds": 900})
+    begin(run, tmp_path, ranks=2)
+    [pid] = run.pods[1].wait_for_event("ranks_started")["pids"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: len(said(tmp_path, 0, "began")) == 2, "another attempt", told=run.logs)
+    commits = len(said(tmp_path, 1, "committed"))
+    wait_until(lambda: len(said(tmp_path, 1, "committed")) > commits, "a commit of it", told=run.logs)
+    run.pods[1].process.send_signal(signal.SIGTERM)
+    assert run.pods[1].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    stopped = said(tmp_path, 0, "committed")[-1]
+    last.write_text(str(stopped + 15))
+    new = run.start(1, reuse=True)
+    assert [run.pods[0].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
+    for rank in (0, 1):
+        assert said(tmp_path, rank, "began")[0] == 0
+        assert said(tmp_path, rank, "began")[1] in said(tmp_path, rank, "committed")
+        assert said(tmp_path, rank, "began")[2] == stopped
+        assert said(tmp_path, rank, "total") == [total_of(stopped + 15, rank)]
+    ends = [event.code for event in Ledger(state).events() if isinstance(event, AttemptEnded)]
+    assert len(ends) == 3
+    assert ends[1:] == [ExitCode.PREEMPTED_SAVED, ExitCode.DONE]
+    assert [path.name for path in (state / "lease").glob("*.json")] == ["3.json"]
 
 
 def test_a_damaged_one_is_set_aside(new_run: NewRun, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ ranks write to, and when they have, it hashes what is there, commits it and clea
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainwright_trainer.checkpoint.data_file import FileDigest
-from trainwright_trainer.checkpoint.lease import Lease, LeaseTiming, OnWait
+from trainwright_trainer.checkpoint.lease import Holder, Lease, LeaseLostError, LeaseTiming, OnWait
 from trainwright_trainer.checkpoint.record import CommitRecord
 from trainwright_trainer.checkpoint.retention import OnQuarantine
 from trainwright_trainer.checkpoint.storage import StorageError
@@ -84,6 +85,7 @@ class Keeper:
         self._on_quarantine, self._on_wait = on_quarantine, on_wait
         self._timing = LeaseTiming(patience_seconds=max(patience_seconds, LeaseTiming().expiry_seconds))
         self._lease: Lease | None = None
+        self._closed, self._lock = False, threading.Lock()
 
     def newest(self) -> Kept | None:
         """The newest commit that verifies; damaged ones are set aside. Raises :class:`NoCheckpointError` as it is said there."""
@@ -127,11 +129,32 @@ class Keeper:
         return Kept(step, str(root))
 
     def close(self) -> None:
-        """Let the next attempt begin at once."""
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        """Let the next attempt begin at once. A call that still waits for the lease raises :class:`LeaseLostError`, and has none:
+        where the process goes on, nobody else would give it up.
+        """
+        with self._lock:
+            self._closed = True
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
     def _become_writer(self) -> None:
-        if self._lease is None:
-            self._lease = self._store.acquire_lease(self._identity, self._attempt, self._timing, self._on_wait)
+        if self._lease is not None:
+            return
+        self._check_open()
+        lease = self._store.acquire_lease(self._identity, self._attempt, self._timing, self._waits)
+        with self._lock:
+            if not self._closed:
+                self._lease = lease
+        if self._closed:
+            lease.release()
+            self._check_open()
+
+    def _waits(self, holder: Holder, seconds: float) -> None:
+        self._check_open()
+        if self._on_wait is not None:
+            self._on_wait(holder, seconds)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LeaseLostError(f"attempt {self._attempt} of {self._identity} has ended, and saves no more")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 
 from tests.trainer.supervisor.conftest import specification
 
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT, SPEC_ENV
-from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, FromRankMessage, PhaseChanged
 from trainwright_trainer.run.link import LINK_FD_ENV
-from trainwright_trainer.supervisor.pod.launcher import attempt_variables, rank_environment
+from trainwright_trainer.supervisor.pod.launcher import LocalLauncher, attempt_variables, rank_environment
+from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.wire.messages import Start
 
 
 def test_everything_a_rank_reads(tmp_path: Path) -> None:
@@ -38,3 +44,51 @@ def test_an_attempt_that_passes_over_the_newest_commit(tmp_path: Path) -> None:
         {}, world, node=0, local_rank=0, attempt="abc", specification=Path("/run.json"), link=9, resume_before=40
     )
     assert found[RESUME_BEFORE_ENV] == "40"
+
+
+def test_a_rank_that_waits_does_not_know_where_the_attempt_before_it_resumed() -> None:
+    """Else it would pass over what that attempt committed: what it is told adds variables, and takes none away."""
+
+    async def start_and_train() -> None:
+        launcher = LocalLauncher(
+            [0], ["sleep", "600"],
+            lambda local_rank, start, link: {**os.environ, **attempt_variables(start.attempt, start.resume_before)},
+            prepares=True,
+        )
+        pids = list[int]()
+        try:
+            [rank] = launcher.start(Start(attempt="abc", committed_step=40, resume_before=40), Unheard())
+            assert rank.pid is not None
+            pids.append(rank.pid)
+            rank.hear(PhaseChanged(phase="training"))
+            [standby] = launcher.waiting
+            pids.append(standby)
+            first, second = (Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in pids)
+            assert f"{RESUME_BEFORE_ENV}=40".encode() in first
+            assert f"{ATTEMPT_ENV}=abc".encode() in second
+            assert not [line for line in second if line.startswith(RESUME_BEFORE_ENV.encode())]
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+    asyncio.run(start_and_train())
+
+
+class Unheard:
+    """A pod that does nothing about what it is told."""
+
+    def rank_said(self, rank: Rank, message: FromRankMessage) -> None:
+        pass
+
+    def rank_ended(self, rank: Rank, status: int) -> None:
+        pass
+
+    def rank_lost(self, rank: Rank, why: str) -> None:
+        pass
+
+    def leave(self, code: ExitCode, cause: Cause) -> None:
+        pass
+
+    def end_if_all_ended(self) -> None:
+        pass

@@ -54,8 +54,6 @@ class Setting:
         return rank_program(work) if isinstance(work, Script) else self.trainer_command or rank_program(work)
 
 
-
-
 OF_TORCH = (sys.executable, "-m", "trainwright_trainer.rank")
 
 
@@ -229,7 +227,8 @@ class LocalLauncher:
             self._prepare(self._last_start)
 
     def _prepare(self, start: Start) -> None:
-        """Now: before, they would take processors from ranks that start."""
+        """Now: before, they would take processors from ranks that start. Where that attempt resumed is its own business."""
+        start = start.model_copy(update={"resume_before": None})
         for local_rank, number in enumerate(self._numbers):
             with suppress(OSError):  # the next attempt starts without it
                 self._standbys[local_rank] = Standby(number, partial(self._environment, local_rank, start))

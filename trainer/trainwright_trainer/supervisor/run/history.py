@@ -147,13 +147,15 @@ class History:
         ended = AttemptEnded(identity=self._spec.identity, attempt=attempt, code=int(code), committed_step=committed_step)
 
         def note() -> None:
-            for event in (self._times, ended):
-                if event is not None:
-                    Ledger(directory).append(event)
-            if self._keeper is not None:
-                self._keeper.close()
-            elif self._knows_commits:
-                CheckpointStore(directory).release_lease_of(attempt)
+            try:  # before the ledger: a lease that this pod goes on holding would keep its next attempt waiting
+                if self._keeper is not None:
+                    self._keeper.close()
+                elif self._knows_commits:
+                    CheckpointStore(directory).release_lease_of(attempt)
+            finally:
+                for event in (self._times, ended):
+                    if event is not None:
+                        Ledger(directory).append(event)
 
         await _on_volume(note)
 
