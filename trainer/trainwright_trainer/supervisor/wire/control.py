@@ -272,6 +272,9 @@ class ControlClient:
             self._pod.connect(connection.send)
             try:
                 await self._listen(connection)
+            except asyncio.CancelledError:
+                connection.drop()  # this pod may join another attempt
+                raise
             except ConnectionEnd as end:
                 connection.drop()
                 if not self._pod.waiting:
@@ -380,10 +383,12 @@ class Connection:
         self.address = str(address[0]) if address else "unknown"
         with suppress(OSError):  # reset already
             _keep_alive(writer.get_extra_info("socket"), silence_seconds)
+        self._finished = False
         self._pings = asyncio.create_task(self._ping())
 
     def send(self, message: AnyMessage) -> None:
-        if not self._writer.is_closing():
+        """Say something, unless the connection is over: what takes its time in the background may end after it."""
+        if not self._finished and not self._writer.is_closing():
             self._writer.write(message.model_dump_json().encode() + b"\n")
 
     async def receive(self) -> AnyMessage:
@@ -419,6 +424,7 @@ class Connection:
         To close at once could reset the connection, and take the last word with it.
         """
         self._pings.cancel()
+        self._finished = True
         if not self._writer.is_closing() and self._writer.can_write_eof():
             with suppress(OSError):  # reset by the other end, and not yet noticed here
                 self._writer.write_eof()
