@@ -257,6 +257,18 @@ def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun) -> None:
     assert [pod.wait() for pod in (run.pods[0], run.pods[2])] == [ExitCode.DONE] * 2, run.logs()
 
 
+def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun) -> None:
+    """Another attempt there would find the same."""
+    run = recovering(new_run)
+    run.plans = {"*": FIRST_TRAINS, "1": f"fail:{ExitCode.NODE_UNHEALTHY}:1;{FINISHES}"}
+    run.start_all()
+    assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
+    run.pods[0].wait_for_event("joins_another_attempt")
+    new = run.start(1, reuse=True)
+    assert [run.pods[0].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
+    assert ends(run) == [ExitCode.NODE_UNHEALTHY, ExitCode.DONE]
+
+
 def test_what_ranks_leave_is_gone_before_the_next_attempt(new_run: NewRun) -> None:
     segment = Path("/dev/shm") / f"trainwright-test-{uuid.uuid4().hex}"
     run = recovering(new_run, 1)

@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
@@ -63,16 +64,19 @@ def test_a_rank_that_waits_does_not_know_where_the_attempt_before_it_resumed() -
             rank.hear(PhaseChanged(phase="training"))
             [standby] = launcher.waiting
             pids.append(standby)
-            first, second = (Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in pids)
-            assert f"{RESUME_BEFORE_ENV}=40".encode() in first
-            assert f"{ATTEMPT_ENV}=abc".encode() in second
-            assert not [line for line in second if line.startswith(RESUME_BEFORE_ENV.encode())]
+            wait_until(lambda: f"{RESUME_BEFORE_ENV}=40" in variables(rank.pid), "the first rank")
+            wait_until(lambda: f"{ATTEMPT_ENV}=abc" in variables(standby), "the one that waits")
+            assert not [line for line in variables(standby) if line.startswith(RESUME_BEFORE_ENV)]
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
 
     asyncio.run(start_and_train())
+
+
+def variables(pid: int | None) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
 
 
 class Unheard:

@@ -174,9 +174,16 @@ class Standby:
         """It is a rank of an attempt from now on. Raises ``OSError`` where it has ended."""
         self.rank.join(on_word)
         said = {name: value for name, value in environment.items() if self._known.get(name) != value and name != LINK_FD_ENV}
-        os.write(self._writes, json.dumps(said).encode() + b"\n")
-        os.close(self._writes)
+        try:
+            os.write(self._writes, json.dumps(said).encode() + b"\n")
+        finally:
+            os.close(self._writes)
         return self.rank
+
+    def ended(self, status: int) -> None:
+        """It was reaped before anybody needed it."""
+        os.close(self._writes)
+        self.rank.ended(status, lambda: None)
 
 
 class LocalLauncher:
@@ -242,7 +249,7 @@ class LocalLauncher:
         for local_rank, standby in [*self._standbys.items()]:
             if standby.rank.pid == pid:
                 get_log().warning("standby_ended", rank=standby.rank.number, status=status)
-                standby.rank.ended(status, lambda: None)
+                standby.ended(status)
                 del self._standbys[local_rank]
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
