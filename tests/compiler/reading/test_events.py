@@ -39,7 +39,7 @@ def test_files_people_write_are_read_alike(path: Path) -> None:
 
 
 def test_runs_and_profiles_are_read_quickly_but_for_text_with_bars() -> None:
-    """A bar may begin a block scalar, which the two releases of YAML end in different ways."""
+    """A bar may begin a block scalar, of which the quick reader is not sure."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "charts").glob("*/*.yaml")]
     quick = [text for text in texts if "|" not in text]
     assert len(quick) > 0.9 * len(texts)
