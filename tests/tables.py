@@ -138,7 +138,7 @@ SHORT = {
     "exact resume": "resume",
     "resume at another size": "reshard",
 }
-"""Guarantees in the words of a narrow table."""
+"""Guarantees of our trainer in the words of a narrow table."""
 
 
 def target_sections(targets: Sequence[Target]) -> str:

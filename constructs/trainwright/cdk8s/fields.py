@@ -64,6 +64,7 @@ class RunFields(TypedDict, total=False):
     checkpoints: Checkpoints
     target: TargetName
     runtime: str
+    supervisor: Literal["image", "brought", "none"]
     node_pool: str
     mounts: Mapping[str, Mount | VolumeOfPlus | Mapping[str, Any]]
     prepare: Mapping[str, Preparation]

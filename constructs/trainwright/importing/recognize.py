@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, Launch, launches
+from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, launches
 from trainwright.command.reading import read
 from trainwright.objects.fields import mapping
 from trainwright.operators.said import Said
@@ -72,12 +72,3 @@ def processes_each(words: Sequence[str]) -> int | None:
             if value.isdigit():
                 return int(value)
     return None
-
-
-def told_by_plan(launch: Launch) -> list[str]:
-    """Options of a launcher that the plan tells it too, as they are written."""
-    return [name for name in launch.launcher.says if launch.given(name) is not None]
-
-
-def is_launched_by_mpi(words: Sequence[str]) -> bool:
-    return any(launch.name in MPI_LAUNCHERS for launch in launches(read(tuple(words)))) if words else False

@@ -32,12 +32,12 @@ def check_meeting(objects: Objects, dns: ClusterDns) -> Iterator[Blocker]:
     if {size for name in SIZES for size in _of(own, name).values()} <= {"1"}:
         own = {}  # pods that train alone, one for each setting, are in order
     for name in SIZES:
-        told = _of(own, name)
+        told = _without_own_counts(objects, own, _of(own, name))
         size = next(iter(told.values()), "")
         if size.isdecimal() and {*told.values()} == {size} and int(size) != len(told):
             yield _blocker(objects, told, name, f"it is {size}, and {len(told)} pods are told so: torch waits for {size}")
     for name in NUMBERS:
-        told = _of(own, name)
+        told = _without_own_counts(objects, own, _of(own, name))
         if twice := [number for number, count in Counter(told.values()).items() if count > 1]:
             message = f"it is {twice[0]} in more than one of {len(told)} pods, so that none knows which it is"
             yield _blocker(objects, told, name, message)
@@ -60,6 +60,19 @@ def _check_address(objects: Objects, values: Mapping[int, Mapping[str, str]], na
         found = dns.find(address)
         if isinstance(found, Slot) and values.get(found.number, {}).get(numbered, "0") != "0":
             yield _blocker(objects, told, name, f"it is {address}, and the pod with {numbered} 0 is another one")
+
+
+def _without_own_counts(objects: Objects, own: Mapping[int, Mapping[str, str]], told: Told) -> Told:
+    """Without the roles that are told how many pods they have themselves, and each its number: they are no part of another's."""
+    roles: dict[str, list[int]] = {}
+    for number in told:
+        roles.setdefault(objects.slots[number].made.role, []).append(number)
+    for numbers in roles.values():
+        sizes = {own[number].get(name) for number in numbers for name in SIZES} - {None}
+        places = {own[number].get(name) for number in numbers for name in NUMBERS} - {None}
+        if len(roles) > 1 and sizes == {str(len(numbers))} and places == {*map(str, range(len(numbers)))}:
+            told = {number: value for number, value in told.items() if number not in numbers}
+    return told
 
 
 def _of(values: Mapping[int, Mapping[str, str]], name: str) -> Told:

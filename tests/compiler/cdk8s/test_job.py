@@ -40,6 +40,7 @@ CLUSTER = Cluster.model_validate({
     "cluster": "laptop", "kubernetes": "1.34",
     "node_pools": {"cpu": {"cpus": 8, "memory": "32Gi"}},
     "namespaces": {"training": {"security": {"user": 1000}, "claims": {"saved": {"managed": False}}}},
+    "supervisor": {"in_images": ["registry.example.com/train"]},
 })
 EVERYTHING = Cluster.model_validate({
     "cluster": "laptop", "kubernetes": "1.34",

@@ -23,7 +23,7 @@ DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
     "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "pause", "resume", "retire", "apply",
-    "schema", "rules", "policies", "new", "init", "import", "rehearse", "validate", "crds", "runtimes", "page",
+    "schema", "rules", "policies", "new", "init", "import", "rehearse", "validate", "crds", "images", "runtimes", "page",
     "status", "logs", "diagnose", "collect",
 )
 

@@ -16,6 +16,9 @@ from tests.compiler.public.cases import NAMES, accounts, needs_originals, origin
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.importing.accounting.account import Account, Verdict, account
 from trainwright.importing.accounting.matching import Compiled, compiled_objects
+from trainwright.importing.accounting.ours import Addition
+from trainwright.importing.accounting.report import to_text
+from trainwright.importing.accounting.runs import Told
 from trainwright.importing.accounting.side import Fate
 
 Data = dict[str, Any]
@@ -242,3 +245,11 @@ def test_a_host_follows_the_name_of_its_object_and_role(host: str, fate: str | N
     said = fates([there], here)
     place = "spec/replicatedJobs/leader/template/spec/template/spec/containers/a/command/s-leader-0-0.s (1)"
     assert said[place] == (fate or "changed")
+
+
+def test_what_two_objects_of_a_run_add_for_one_reason_is_told_of_both() -> None:
+    told = [
+        Told(Account("Job", name, (), (Addition("needed", {field: ""}),)), "pi", ())
+        for name, field in (("one", "first: 1"), ("two", "second: 2"))
+    ]
+    assert "adds      first: 1; second: 2 (needed)" in to_text(told)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.objects import the
 
-from trainwright_trainer.contract import Disposition, codes_with
+from trainwright_trainer.contract import IN_PLACE, Disposition, ExitCode, codes_with
 
 JOBSET: Data = {"operators": {"jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}}}
 
@@ -43,10 +44,11 @@ EXPECTED = {Disposition.PERMANENT: "FailJob", Disposition.IGNORED: "Ignore"}
 
 @pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
 @pytest.mark.parametrize("work", [{}, script("python", "train.py")], ids=["trainer", "script"])
-def test_every_code_of_the_table_is_acted_on(target: str, work: Data) -> None:
-    policy = rules(target, work)
+@pytest.mark.parametrize(("recovery", "but"), [("whole-job", IN_PLACE), ("in-place", ())])
+def test_every_code_of_the_table_is_acted_on(recovery: str, but: Container[ExitCode], target: str, work: Data) -> None:
+    policy = rules(target, {"recovery": recovery, **work})
     for disposition in Disposition:
-        for code in codes_with(disposition):
+        for code in codes_with(disposition, but):
             assert action(policy, code) == EXPECTED.get(disposition, "Count"), code
     assert action(policy, 137) == "Count", "a killed container is nobody's plan"
 

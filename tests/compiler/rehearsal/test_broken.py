@@ -15,6 +15,7 @@ from tests.compiler.rehearsal.stage import DIST, Manifest, of_kind, options
 from trainwright.rehearsal import CannotWorkError
 from trainwright.rehearsal.checks import check_objects, check_run
 from trainwright.rehearsal.console import foundation_of
+from trainwright.rehearsal.differences import leave_out_containers
 from trainwright.rehearsal.objects import find_objects, find_specification, objects_in
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).with_name("broken.yaml"))
@@ -38,7 +39,7 @@ def around(run: str) -> list[Manifest]:
 def said_of(found: list[Manifest], run: str) -> list[str]:
     """Everything that a rehearsal says before a pod starts."""
     try:
-        objects = find_objects(found, around(run))
+        objects, _ = leave_out_containers(find_objects(found, around(run)), options())
         specification = find_specification(objects.config_maps)
         problems = [*check_run(objects), *check_objects(objects, specification, options())]
     except CannotWorkError as error:

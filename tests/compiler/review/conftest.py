@@ -34,7 +34,7 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
     here.git("checkout", "--quiet", "-b", "edits")
     for path, before, after in EDITS:
         here.edit(path, before, after)
-    here.edit("charts/clusters/kubeflow-a100.yaml", f"    claims:\n{CLAIM}registries", "registries")
+    here.edit("charts/clusters/kubeflow-a100.yaml", f"    claims:\n{CLAIM}supervisor:", "supervisor:")
     here.synth()
     here.git("add", "--all")
     here.git("commit", "--quiet", "--message", "ten edits")

@@ -261,15 +261,16 @@ def test_an_edit_without_a_synth_and_an_edit_by_hand_are_said(edited_copy: Scrat
 def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
     here = edited_copy
     here.edit("charts/clusters/laptop.yaml", "    memory: 16Gi\n", "    memory: 16Gi\n    labels: {pool: new}\n")
-    for command in (("hold", "digits-ddp", "--reason", "until @everyone has seen it"), ("roll", "stdlib-lm")):
+    for command in (("hold", "digits-ddp", "--reason", "until @everyone has seen it"), ("roll", "shell-script", "stdlib-lm")):
         assert_ended(here.run(*command), 0)
     answer = said(here, "edits")
-    assert {run["run"]: run["class"] for run in answer["runs"]} == {"digits-ddp": "held", "stdlib-lm": "replaced"}
+    classes = {"digits-ddp": "held", "shell-script": "replaced", "stdlib-lm": "replaced"}
+    assert {run["run"]: run["class"] for run in answer["runs"]} == classes
     assert run_of(answer, "stdlib-lm")["cause"] == "profile laptop"
     assert "until @everyone has seen it" in run_of(answer, "digits-ddp")["outcome"]
     (profile,) = answer["shared"]
     assert profile["title"] == "profile laptop"
-    assert profile["effect"] == "What is said of the cluster laptop. This edit restarts 1 run."
+    assert profile["effect"] == "What is said of the cluster laptop. This edit restarts 2 runs."
     assert "stdlib-lm" in profile["runs"]
     ended = here.run("diff", "edits", "--format", "markdown")
     (line,) = [line for line in ended.stdout.splitlines() if "@everyone" in line]

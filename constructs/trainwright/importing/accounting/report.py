@@ -70,7 +70,8 @@ def _lines(accounts: Sequence[Account]) -> Iterator[str]:
                 text = within if whole else f"{within if len(accounts) > 1 else ''} {_shown(verdict)}".strip()
                 found.setdefault((title, verdict.why), []).append(text)
         for addition in one.adds:
-            found["adds", addition.why] = list(addition.fields)
+            told = found.setdefault(("adds", addition.why), [])
+            told += [field for field in addition.fields if field not in told]
     for title in ("LOST", "changed", "left out", "override", "never", "adds"):
         yield from (f"  {title:<9} {_few(texts)} ({why})" for (each, why), texts in found.items() if each == title)
 

@@ -48,7 +48,7 @@ def _released(policy: str, image: str, numbers: Mapping[str, Any], *names: str) 
 
 
 RELEASED: Mapping[str, Mapping[str, Any]] = {
-    "torch-distributed": _released("torch", "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime", {}, NODE),
+    "torch-distributed": _released("torch", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime", {}, NODE),
     "deepspeed-distributed": _released(
         "mpi",
         "ghcr.io/kubeflow/trainer/deepspeed-runtime",
@@ -60,9 +60,11 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "mpi", "ghcr.io/kubeflow/trainer/mlx-runtime", {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True}, LAUNCHER, NODE
     ),
     "jax-distributed": _released("jax", "nvcr.io/nvidia/jax:25.10-py3", {}, NODE),
-    "xgboost-distributed": _released("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime:latest", {}, NODE),
+    "xgboost-distributed": _released("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime", {}, NODE),
 }
-"""Runtimes of Trainer's own release by name (kubeflow/trainer, manifests/base/runtimes), as far as a run of them differs."""
+"""Runtimes of Trainer's own release by name, as far as a run of them differs (kubeflow/trainer, manifests/base/runtimes, at
+8c0f5059b of 2026-08-21). A cluster may have others under these names: with the runtime among the files they are not asked.
+"""
 
 
 def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
