@@ -27,6 +27,14 @@ LINES: list[Data] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def interrupted() -> Iterator[None]:
+    """A shell starts what it runs in the background deaf to SIGINT, and its children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def applied(lab: Lab) -> str:
     """The Job of a run that has been applied."""
     lab.apply("digits-ddp")
