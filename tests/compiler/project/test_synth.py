@@ -262,8 +262,11 @@ def test_a_removed_run_loses_its_file_and_its_record(here: Scratch) -> None:
     assert here.path("dist/laptop/training/foundation/training.k8s.yaml").is_file()
 
 
+OF_THE_LAPTOP = ("digits-ddp", "shell-script", "stdlib-lm")
+
+
 def test_the_last_run_of_a_namespace_leaves_the_foundation(here: Scratch) -> None:
-    for run in ("digits-ddp", "stdlib-lm"):
+    for run in OF_THE_LAPTOP:
         here.path(f"charts/runs/{run}.yaml").unlink()
     here.synth()
     assert [path for path in here.dist() if path.startswith("laptop/")] == [
@@ -275,7 +278,7 @@ def test_the_last_run_of_a_namespace_leaves_the_foundation(here: Scratch) -> Non
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
 def test_the_last_run_of_a_namespace_leaves_its_folder_in_git(here: Scratch, retire: str, at_once: bool) -> None:
     """Argo CD cannot sync a path that is gone, and then removes nothing: the run would go on training."""
-    for run in ("digits-ddp", "stdlib-lm"):
+    for run in OF_THE_LAPTOP:
         path = f"charts/runs/{run}.yaml"
         if retire == "done":
             here.write(path, here.read(path) + "state: done\n")
@@ -296,7 +299,7 @@ def test_the_last_run_of_a_namespace_leaves_its_folder_in_git(here: Scratch, ret
 
 
 def test_a_run_that_comes_after_the_last_one_takes_the_place_of_the_file(here: Scratch) -> None:
-    texts = {run: here.read(f"charts/runs/{run}.yaml") for run in ("digits-ddp", "stdlib-lm")}
+    texts = {run: here.read(f"charts/runs/{run}.yaml") for run in OF_THE_LAPTOP}
     for run, text in texts.items():
         here.write(f"charts/runs/{run}.yaml", text + "state: done\n")
     here.synth()
