@@ -279,7 +279,11 @@ def _check_host_file(
     for mount in container.volume_mounts:
         volume = slot.spec.volumes_by_name.get(mount.name)
         files = rendered_files(volume, pod, objects, where)[0] if volume else Files()
-        brought |= {f"{mount.mount_path.rstrip('/')}/{name}": file for name, file in files.items()}
+        place, part = mount.mount_path.rstrip("/"), mount.sub_path.strip("/")
+        if part in files:
+            brought[place] = files[part]
+        below = f"{part}/" if part else ""
+        brought |= {f"{place}/{name.removeprefix(below)}": file for name, file in files.items() if name.startswith(below)}
     for wanted in dict.fromkeys([path, *(value for one in _launches(container) for value in one.values(HOST_FILES))]):
         if wanted not in brought:
             there = ", ".join(sorted(one for one in brought if "host" in one)) or "none"
