@@ -25,7 +25,7 @@ from pydantic import PrivateAttr
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.reading.document import shorten
+from trainwright.reading.document import from_here, shorten
 from trainwright.run import Run, ScriptTraining, ScriptWorkload
 from trainwright.topology import DDP
 
@@ -165,13 +165,7 @@ def _refused(message: str, fix: str = _ALONE, code: str = "TW114") -> CompileErr
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back
-    return CompileError([found(code, Where(_shown(frame.f_code.co_filename), frame.f_lineno), message, fix)])
-
-
-def _shown(file: str) -> str:
-    """A file as the user's other files are shown."""
-    path = Path(file)
-    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else file
+    return CompileError([found(code, Where(from_here(Path(frame.f_code.co_filename)), frame.f_lineno), message, fix)])
 
 
 def _source(func: FunctionType) -> _Source:
@@ -186,11 +180,11 @@ def _source(func: FunctionType) -> _Source:
     for parent in ast.walk(tree):
         for node in ast.iter_child_nodes(parent):
             if isinstance(node, _Definition) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
-                source = _Source(func, _shown(code.co_filename), lines, node)
+                source = _Source(func, from_here(Path(code.co_filename)), lines, node)
                 if isinstance(parent, ast.ClassDef):
                     raise CompileError([source.refused(node, f"is defined in class {parent.name}", _ALONE)])
                 return source
-    message = f"{_shown(code.co_filename)} does not define {func.__name__} any more on line {code.co_firstlineno}"
+    message = f"{from_here(Path(code.co_filename))} does not define {func.__name__} any more on line {code.co_firstlineno}"
     raise _refused(message, "import the module again, or run the cell again")
 
 

@@ -23,6 +23,7 @@ from trainwright.manifest.provenance import split
 from trainwright.plan import Plan
 from trainwright.project.load import load_run_file
 from trainwright.reading import validate_data
+from trainwright.reading.document import from_here
 from trainwright.run import Run
 
 
@@ -160,6 +161,4 @@ def caller() -> Locator:
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_INNER):
         frame = frame.f_back
-    path = Path(frame.f_code.co_filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Locator(run_file=shown.as_posix(), run_positions={"": (frame.f_lineno, 1)})
+    return Locator(run_file=from_here(Path(frame.f_code.co_filename)), run_positions={"": (frame.f_lineno, 1)})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainwright.findings.locate import escape
 from trainwright.importing.pods import Needs
 from trainwright.importing.propose import Proposal
 from trainwright.importing.read import Given
@@ -30,7 +31,6 @@ _INSTANCES = {
 }  # fmt: skip
 """First part of the name of an instance -> its GPU."""
 _KINDS = {"efa": "efa", "roce": "roce"}
-_SPECIAL = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
 @dataclass
@@ -73,9 +73,7 @@ def _without_adapters(proposal: Proposal, role: str, needs: Needs, nodes: int) -
     if role or not needs.gpus or nodes < 2 or len(needs.adapters) != 1:
         return
     words = proposal.words
-    pointers = ["/resources/devices/" + next(iter(needs.adapters)).replace("~", "~0").replace("/", "~1")]
-    for pointer in pointers:
-        words.data = words.without(pointer)
+    words.data = words.without(f"/resources/devices/{escape(next(iter(needs.adapters)))}")
     for parts in words.data.get("roles", {}).values():
         devices = parts.get("resources", {}).get("devices", {})
         if parts.get("resources", {}) and devices == dict(needs.adapters):

@@ -10,7 +10,7 @@ from typing import Any
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.findings.locate import Locator, at, tokens
+from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.importing.commands import rewritten, values_of
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data, leaves, removed
@@ -91,10 +91,13 @@ def _repaired(data: Data, compiler: Compiler) -> Fitted:
             if (changed := _with_commands(data, errors)) is not None:
                 data = changed
                 continue
-            places = list(dict.fromkeys(place for one in errors for place in [_removable(data, one)] if place))
+            places: dict[str, Finding] = {}
+            for one in errors:
+                if place := _removable(data, one):
+                    places.setdefault(place, one)
             if not places:
                 raise
-            for place, one in ((place, next(one for one in errors if _removable(data, one) == place)) for place in places):
+            for place, one in places.items():
                 value = at(data, place)
                 if value is None and at(data, place.rpartition("/")[0]) is None:
                     continue  # what it was in has gone
@@ -145,7 +148,7 @@ def _is_needed(way: Sequence[str]) -> bool:
 
 
 def _pointer(way: Sequence[str]) -> str:
-    return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in way)
+    return "".join(f"/{escape(token)}" for token in way)
 
 
 def _shortest(fitted: Fitted, compiler: Compiler) -> Fitted:

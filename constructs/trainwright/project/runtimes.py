@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainwright.reading.document import Document, read_yaml
+from trainwright.reading.document import Document, from_here, read_yaml
 
 
 def with_runtimes(document: Document, profile: Path) -> Document:
@@ -25,5 +25,4 @@ def _read(entry: Any, profile: Path) -> Any:
     if not isinstance(file, str) or "manifest" in entry:
         return entry
     path = profile.parent / file
-    shown = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else str(path)
-    return {**entry, "manifest": read_yaml(path, shown).data}
+    return {**entry, "manifest": read_yaml(path, from_here(path)).data}

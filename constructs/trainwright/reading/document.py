@@ -93,6 +93,11 @@ def parse_yaml(text: str, file: str, scalar: Callable[[str], Scalar] = written_s
         return _Reader(file, careful_events(text), scalar).read()
 
 
+def from_here(path: Path) -> str:
+    """A path as people read it: relative to the working directory where it lies inside."""
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.as_posix()
+
+
 def shorten(text: str) -> str:
     """A message that quotes the user's file, cut where it quotes too much."""
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"

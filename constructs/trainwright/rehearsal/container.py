@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.operators.ending import ContainerEnd
-from trainwright.rehearsal.environment import command_line, container_environment, find_program
+from trainwright.rehearsal.environment import command_line, container_environment, find_program, not_found
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import Pod
@@ -173,8 +173,8 @@ def _directory(container: Container, home: Path, local: Rewrite, image: Path | N
 def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Container) -> str:
     program = find_program(word, environment["PATH"])
     if program is None:
-        message = f'failed to start: exec: "{word}": executable file not found in $PATH'
-        raise CannotWorkError([Blocker(f"pod {pod.name}, container {container.name}", message, "correct the command")])
+        where = f"pod {pod.name}, container {container.name}"
+        raise CannotWorkError([Blocker(where, not_found(word), "correct the command")])
     return program
 
 

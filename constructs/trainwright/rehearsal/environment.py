@@ -143,3 +143,8 @@ def find_program(word: str, path: str) -> str | None:
     """Absolute path of the program that ``word`` names, as a container runtime looks it up."""
     found = shutil.which(word, path=path)
     return str(Path(found).absolute()) if found else None
+
+
+def not_found(word: str) -> str:
+    """What a container runtime says of a program that it does not find."""
+    return f'failed to start: exec: "{word}": executable file not found in $PATH'

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from trainwright.command.launchers import MPI_LAUNCHERS, launches
 from trainwright.command.model import Command, Simple
 from trainwright.command.reading import read
-from trainwright.rehearsal.environment import find_program
+from trainwright.rehearsal.environment import find_program, not_found
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker
 from trainwright.rehearsal.setting import IMAGE_DIRECTORY, Options
@@ -71,7 +71,7 @@ _INSTALL = "install it into this Python's environment, correct the command, or "
 def _not_found(need: Needed) -> str:
     if need.by_shell:
         return f"{need.word}: command not found"
-    return f'failed to start: exec: "{need.word}": executable file not found in $PATH'
+    return not_found(need.word)
 
 
 def _mount(folder: str) -> str:

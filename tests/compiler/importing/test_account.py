@@ -76,13 +76,19 @@ def of(told: list[Account], number: int, pointer: str) -> list[Verdict]:
 FREE = ("/apiVersion", "/kind", "/metadata/name")
 
 
-@settings(max_examples=100)
-@given(st.data())
-def test_a_leaf_that_is_bent_is_said_to_be(data: st.DataObject) -> None:
+def drawn(data: st.DataObject) -> tuple[list[Compiled], list[Any], int, str]:
+    """Objects of a run, copies of them to bend, and the number and the pointer of a leaf."""
     ours = compiled(data.draw(st.sampled_from(RUNS), "run"))
     number = data.draw(st.integers(0, len(ours) - 1), "object")
     original = [copy.deepcopy(one.manifest) for one in ours]
     pointer = data.draw(st.sampled_from([one for one in pointers(original[number]) if one not in FREE]), "leaf")
+    return ours, original, number, pointer
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_leaf_that_is_bent_is_said_to_be(data: st.DataObject) -> None:
+    ours, original, number, pointer = drawn(data)
     above, _, key = pointer.rpartition("/")
     holder = at(original[number], above)
     holder[int(key) if isinstance(holder, list) else tokens(f"/{key}")[0]] = bent(at(original[number], pointer))
@@ -99,10 +105,7 @@ def test_a_leaf_that_is_bent_is_said_to_be(data: st.DataObject) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_a_leaf_that_is_not_in_ours_is_left_out_and_one_that_only_ours_has_is_no_leaf(data: st.DataObject) -> None:
-    ours = compiled(data.draw(st.sampled_from(RUNS), "run"))
-    number = data.draw(st.integers(0, len(ours) - 1), "object")
-    original = [copy.deepcopy(one.manifest) for one in ours]
-    pointer = data.draw(st.sampled_from([one for one in pointers(original[number]) if one not in FREE]), "leaf")
+    ours, original, number, pointer = drawn(data)
     above, _, key = pointer.rpartition("/")
     holder = at(original[number], above)
     if not isinstance(holder, dict):

@@ -26,13 +26,14 @@ class World(NamedTuple):
         return self.rank == 0
 
 
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
-)
-"""Rank, size, and both on the node: of torchrun and our supervisor, Open MPI, Hydra (MPICH, Intel MPI), and srun."""
+TORCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+"""Rank, size, and both on the node: of torchrun, of our supervisor, and of our program on a Ray cluster."""
+OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+"""ompi/runtime/ompi_mpi_init.c"""
+HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+"""The mpirun of MPICH and Intel MPI."""
+SRUN = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
+LAUNCHERS = (TORCH, OPEN_MPI, HYDRA, SRUN)
 
 
 def world(environment: Mapping[str, str]) -> World:

@@ -16,7 +16,11 @@ from trainwright.reading.rows import read_rows
 def row_of(section: str, text: str) -> Mapping[str, Any] | None:
     """The first row of a list that has a place."""
     listed: Sequence[Mapping[str, Any]] = rows()[section]
-    return next((row for row in listed if any(fnmatchcase(text, pattern) for pattern in row["leaves"])), None)
+    return next((row for row in listed if _names(row, text)), None)
+
+
+def _names(row: Mapping[str, Any], text: str) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in row["leaves"])
 
 
 def _has(mapping: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
@@ -29,9 +33,9 @@ def otherwise(text: str, tree: Mapping[str, Any], leaf: Leaf) -> str | None:
     for row in rows()["otherwise"]:
         within = row.get("within")
         if (
-            any(fnmatchcase(text, pattern) for pattern in row["leaves"])
+            _names(row, text)
             and row.get("value", leaf.value) == leaf.value
-            and (not within or any(isinstance(one, dict) and _has(one, row["within"]) for one in around))
+            and (not within or any(isinstance(one, dict) and _has(one, within) for one in around))
         ):
             return str(row["why"])
     return None

@@ -38,6 +38,7 @@ from trainwright_trainer.rank.messages import (
     Wanted,
 )
 from trainwright_trainer.rank.place import available_cpus
+from trainwright_trainer.run.launched import HYDRA, OPEN_MPI, TORCH
 from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.wire.messages import Word
@@ -54,13 +55,8 @@ STACKS_SECONDS = 0.3
 KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
 """A machine that is gone is noticed in about 8 seconds."""
 _BYTES, _STACKS_BYTES = 1 << 16, 1 << 18
-_NUMBERS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-)
-"""Rank, size and local rank: of Open MPI (ompi/runtime/ompi_mpi_init.c), of Hydra, the mpirun of MPICH and Intel MPI, and by
-torch's names, which our program on a Ray cluster sets."""
+_NUMBERS = tuple(names[:3] for names in (OPEN_MPI, HYDRA, TORCH))
+"""Rank, size and local rank: what mpirun sets counts before torch's names."""
 
 
 class Call(Contract):
