@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +76,13 @@ class PodProcess:
 
     def wait_for_a_step(self) -> None:
         """Until its metrics show a step of training."""
-        wait_until(lambda: "\ntrainwright_step " in self.get("/metrics")[1], f"a step of node {self.node}")
+        def has_trained() -> bool:
+            with suppress(urllib.error.URLError):
+                return "\ntrainwright_step " in self.get("/metrics")[1]
+            return self.process.poll() is not None
+
+        wait_until(has_trained, f"a step of node {self.node}")
+        assert self.process.poll() is None, f"node {self.node} ended without a step:\n{self.log_path.read_text()}"
 
     def wait(self) -> int:
         try:

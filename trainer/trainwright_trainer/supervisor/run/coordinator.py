@@ -281,7 +281,7 @@ class Coordinator:
 
     def _grant(self, request: int) -> None:
         """Act once all pods wait for the same; one that is done, or asks for something else, will never."""
-        wishes = [wish for wish in self._wishes.values() if wish.request == request]
+        wishes = [wish for _, wish in sorted(self._wishes.items()) if wish.request == request]
         if len(wishes) == self._pods and self.state == "running":
             self._wishes.clear()
             in_background(self._give(wishes))
