@@ -40,4 +40,5 @@ def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
 
 def _key(preparation: Preparation) -> str:
     """A hash of what decides the content: not of the tool or the credentials."""
-    return short_hash(preparation.model_dump(include={"source", "endpoint", "revision"}))
+    chosen = preparation.model_dump(include={"include", "exclude", "form", "subset"}, exclude_defaults=True)
+    return short_hash({**preparation.model_dump(include={"source", "endpoint", "revision"}), **chosen})

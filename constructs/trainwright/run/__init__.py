@@ -23,7 +23,7 @@ from trainwright.run.model import (
     Waiver,
 )
 from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
-from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
+from trainwright.run.preparation import AccessKeys, AccountKey, HubToken, Preparation
 from trainwright.run.resources import Requests, Resources
 from trainwright.run.roles import RoleParts
 from trainwright.run.surroundings import (
@@ -83,6 +83,7 @@ __all__ = [
     "EphemeralMount",
     "FieldReference",
     "HostPathMount",
+    "HubToken",
     "ImageMount",
     "KubernetesContainer",
     "KubernetesMount",
