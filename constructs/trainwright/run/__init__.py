@@ -10,6 +10,7 @@ from trainwright.run.containers import (
     SharedVolume,
     Toleration,
 )
+from trainwright.run.initializer import Initializer, Initializers
 from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
@@ -85,6 +86,8 @@ __all__ = [
     "HostPathMount",
     "HubToken",
     "ImageMount",
+    "Initializer",
+    "Initializers",
     "KubernetesContainer",
     "KubernetesMount",
     "LearningRate",

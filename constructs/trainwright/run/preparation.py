@@ -93,6 +93,12 @@ class Preparation(Model):
         """`s3`, `gs` or `hf`."""
         return self.source.partition("://")[0]
 
+    @property
+    def content(self) -> dict[str, object]:
+        """What decides the files: neither the tool nor the credentials."""
+        chosen = self.model_dump(include={"include", "exclude", "form", "subset"}, exclude_defaults=True)
+        return {**self.model_dump(include={"source", "endpoint", "revision"}), **chosen}
+
     @model_validator(mode="before")
     @classmethod
     def _the_commit_is_in_the_source(cls, stated: object) -> object:

@@ -29,6 +29,7 @@ from trainwright.operators.base import (
 from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INDEX_VARIABLE, INJECTED
 from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
 from trainwright.operators.kubeflow_trainer import installed
+from trainwright.operators.kubeflow_trainer.pods import INITIALIZERS
 from trainwright.operators.kubeflow_trainer.releases import (
     DEADLINE,
     GROUP,
@@ -72,8 +73,6 @@ TRAINER_FIELDS = {"command": "command", "args": "args", "env": "env", "resources
 """Field of the container -> field of ``spec.trainer``, which then has it alone; patches may not touch these (trainer #2770). The
 image is in both: the Kubeflow SDK refuses to list a namespace in which a runtime has none (kubeflow 0.5, get_runtime_trainer)."""
 
-INITIALIZERS = ("dataset-initializer", "model-initializer")
-"""Jobs that a runtime may have; their containers take no variables from a patch (plugins/jobset, Validate)."""
 OF_A_LAUNCHER = ("command", "args", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
@@ -175,6 +174,7 @@ class TrainJob(Target):
             KIND,
             reasons={
                 "/spec/runtimeRef": "the runtime, in the foundation of the namespace",
+                "/spec/initializer": "what the runtime fetches for this run before its pods start",
                 "/spec/trainer": "without this part the operator would set no variables at all (trainer pkg/runtime/…/torch.go)",
                 "/spec/trainer/env": TEMPLATE_REASONS["containers/0/env"],
                 "/spec/trainer/resourcesPerNode": TEMPLATE_REASONS["containers/0/resources"],
@@ -193,7 +193,7 @@ class TrainJob(Target):
                 Owned(
                     r"/spec/initializer.*",
                     "the preparation of data",
-                    "use prepare: an initializer would wait for a gang that waits for it",
+                    "use initializer of a run on an installed runtime, or prepare",
                 ),
             ),
             free=("/spec/activeDeadlineSeconds",),
@@ -271,6 +271,7 @@ def _train_job(resolution: Resolution) -> Tree:
         "metadata": top_metadata(resolution),
         "spec": {
             "runtimeRef": _runtime_ref(resolution),
+            **installed.initializer(resolution),
             "trainer": {
                 "numNodes": Why(needs.nodes, "run:/topology/nodes", "pods of the run"),
                 "numProcPerNode": Why(

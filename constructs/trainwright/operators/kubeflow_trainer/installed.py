@@ -16,14 +16,19 @@ from trainwright.handshake import Needs, Refusal
 from trainwright.manifest.labels import namespace_of
 from trainwright.manifest.provenance import Answer, Provenance, Traced, Tree, Why, split
 from trainwright.manifest.template.pod import pod_template
+from trainwright.operators.kubeflow_trainer.pods import ANCESTOR
 from trainwright.operators.kubeflow_trainer.releases import PATCHES, POD_FIELDS, TRAINER, trainer_has
 from trainwright.operators.kubeflow_trainer.runtime import NODE, POLICIES, pod_at
 from trainwright.plan import Resolution
+from trainwright.plan.environment import stated_variables
+from trainwright.run import Initializer
 
 ANNOTATION = "trainwright.dev/runtime"
 """Of the pods: the runtime and its digest, so that another runtime under the same name is another run."""
 OF_TRAINER = ("image", "command", "args", "env", "resources")
 """What ``spec.trainer`` says of the container that trains."""
+INITIALIZER = "-initializer"
+"""Of the names of the Jobs that fetch, after ``dataset`` and ``model``."""
 _ASKED = "as asked"
 """The reason of what a run states itself."""
 _BY_NAME = {"volumes": "name", "imagePullSecrets": "name", "env": "name", "volumeMounts": "mountPath"}
@@ -45,12 +50,16 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
     if needs.further:
         roles = tuple(one.name for one in needs.further)
         return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
-    jobs = [job["name"] for job in installed.jobs]
-    if jobs != [NODE] or NODE not in [one.get("name") for one in containers_of(installed.jobs[0])]:
-        others = ", ".join(jobs)
-        return Refusal(f"runtime {name} has the Jobs {others}, and a run fills one Job {NODE} with a container {NODE}",
-                       "name a runtime with that alone, or remove runtime")  # fmt: skip
+    trains = [job for job in installed.jobs if job["name"] == NODE and NODE in names_of(containers_of(job))]
+    if len(trains) != 1:
+        others = ", ".join(job["name"] for job in installed.jobs)
+        return Refusal(f"runtime {name} has the Jobs {others}, and a run fills a Job {NODE} with a container {NODE}",
+                       "name a runtime with one, or remove runtime")  # fmt: skip
     return None
+
+
+def names_of(containers: Sequence[Any]) -> list[Any]:
+    return [one.get("name") for one in containers]
 
 
 def installed_of(resolution: Resolution) -> tuple[str, InstalledRuntime]:
@@ -63,11 +72,68 @@ def stand_in(resolution: Resolution) -> Tree:
     """The runtime with the run's own parts in its pods, in the place of the one that a run brings. It is never written."""
     name, installed = installed_of(resolution)
     spec = _theirs(installed.spec, f"cluster:/runtimes/{escape(name)}/manifest/spec")
-    job, ours = spec["template"]["spec"]["replicatedJobs"][0], _ours(resolution)
+    jobs, ours = spec["template"]["spec"]["replicatedJobs"], _ours(resolution)
+    job = next(one for one in jobs if split(one["name"])[0] == NODE)
     theirs = job["template"]["spec"]["template"]
     job["template"]["spec"]["template"] = _merged(theirs, ours, stated_fields(resolution))
+    others = [_beside(resolution, one) for one in jobs if one is not job]
+    spec["template"]["spec"]["replicatedJobs"] = [job, *others]  # that of the run where the target's templates are
     head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime"}
     return {**head, "metadata": {"name": name, "namespace": namespace_of(resolution.plan)}, "spec": spec}
+
+
+def _beside(resolution: Resolution, job: Tree) -> Tree:
+    """A Job that is the runtime's own; an initializer with what the run tells it."""
+    name, (runtime, _) = split(job["name"])[0], installed_of(resolution)
+    pod = job["template"]["spec"]["template"]
+    told = resolution.run.initializer.stated.get(name.removesuffix(INITIALIZER)) if resolution.run.initializer else None
+    for container in pod["spec"]["containers"] if told else ():
+        if told and split(container["name"])[0] == name:
+            source = f"run:/initializer/{name.removesuffix(INITIALIZER)}"
+            container["env"] = _joined("env", container.get("env", []), [Why(one, source, _ASKED) for one in _variables(told)])
+            container["envFrom"] = [*_spread(container.get("envFrom", [])), *(Why(one, source, _ASKED) for one in _whole(told))]
+    pod["spec"] = Why(pod["spec"], f"cluster:/runtimes/{escape(runtime)}", f"Job {name} of the runtime, beside the run's pods")
+    return job
+
+
+def _variables(told: Initializer) -> list[Tree]:
+    where = [{"name": "STORAGE_URI", "value": told.storage_uri}] if told.storage_uri else []
+    return [*where, *stated_variables(told.env)]
+
+
+def _whole(told: Initializer) -> list[Tree]:
+    return [{"secretRef": {"name": told.secret}}] if told.secret else []
+
+
+def initializer(resolution: Resolution) -> Tree:
+    """The field of a TrainJob by which the initializers of its runtime are told what to fetch."""
+    stated = resolution.run.initializer.stated if resolution.run.initializer else {}
+    if not stated:
+        return {}
+    fields = {}
+    for part, told in stated.items():
+        field: Tree = {"storageUri": told.storage_uri} if told.storage_uri else {}
+        field |= {"secretRef": {"name": told.secret}} if told.secret else {}
+        field |= {"env": stated_variables(told.env)} if told.env else {}
+        fields[part] = Why(field, f"run:/initializer/{part}", _ASKED)
+    return {"initializer": fields}
+
+
+def lacks(resolution: Resolution) -> Iterator[tuple[str, str]]:
+    """What the run tells an initializer that the runtime has not, and what it lacks (plugins/jobset, Validate)."""
+    name, installed = installed_of(resolution)
+    for part in resolution.run.initializer.stated if resolution.run.initializer else ():
+        step = f"{part}{INITIALIZER}"
+        job = next((one for one in installed.jobs if one["name"] == step), None)
+        container = next((one for one in containers_of(job or {}) if one.get("name") == step), None)
+        if job is None:
+            yield part, f"runtime {name} has no Job {step}"
+        elif container is None:
+            yield part, f"Job {step} of runtime {name} has no container {step}"
+        elif at(job or {}, f"/template/metadata/labels/{escape(ANCESTOR)}") != step:
+            yield part, f"Job {step} of runtime {name} has no label {ANCESTOR}: {step}, by which the operator knows it"
+        elif "initializer" not in names_of(container.get("volumeMounts") or []):
+            yield part, f"container {step} of runtime {name} mounts no volume called initializer"
 
 
 def runtime_ref(resolution: Resolution) -> Tree:
@@ -110,7 +176,7 @@ def _merged(theirs: Tree, ours: Tree, fields: Sequence[str]) -> Tree:
 
 
 def _joined(field: str, theirs: Any, ours: Any) -> Any:
-    ours = _spread(ours)
+    ours, theirs = _spread(ours), _spread(theirs)  # an empty list of theirs is one value
     if field == "resources" and theirs:
         return {**theirs, **{part: {**_spread(theirs.get(part, {})), **_spread(amounts)} for part, amounts in ours.items()}}
     if isinstance(ours, dict) and isinstance(theirs, dict):
@@ -172,7 +238,7 @@ def dropped(resolution: Resolution) -> Iterator[tuple[str, Answer]]:
     """
     _, installed = installed_of(resolution)
     fields = stated_fields(resolution)
-    theirs = installed.jobs[0]["template"]["spec"]["template"]["spec"]
+    theirs = next(one for one in installed.jobs if one["name"] == NODE)["template"]["spec"]["template"]["spec"]
     container = next(one for one in theirs["containers"] if one.get("name") == NODE)
     ours, answers = split(_ours(resolution)["spec"])
     left = [(f"/{key}", key, theirs.get(key)) for key in ours if key not in (*fields, "containers", "volumes", "restartPolicy")]
