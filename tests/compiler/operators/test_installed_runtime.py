@@ -335,7 +335,8 @@ def test_a_rehearsal_takes_the_runtime_of_the_profile_and_its_initializers_end_f
     ended = Scratch(tmp_path / "project").run("rehearse", "fetched", "--target", "train-job", "--timeout", "100")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "Complete: AllJobsCompleted" in ended.stdout
-    assert ended.stdout.index("-dataset-initializer-0-0-") < ended.stdout.index("ended: exit code 0") < ended.stdout.index("-node-0-")
+    first_end = ended.stdout.index("ended: exit code 0")
+    assert ended.stdout.index("-dataset-initializer-0-0-") < first_end < ended.stdout.index("-node-0-")
 
 
 # The files.
