@@ -19,16 +19,17 @@ from tests.compiler.rehearsal.stage import play
 
 from trainwright.cluster.runtimes import digest_of
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
+from trainwright.findings import CompileError, Severity
 from trainwright.live.runs import Expected, changed_runtimes
 from trainwright.live.snapshot import Snapshot
 from trainwright.manifest.provenance import split
 from trainwright.operators import TARGETS
 from trainwright.operators.kubeflow_trainer.installed import ANNOTATION
-from trainwright.operators.kubeflow_trainer.pods import pods
+from trainwright.operators.kubeflow_trainer.pods import ANCESTOR, NODE, pods
 from trainwright.operators.operator import Around
 from trainwright.project.record import RunRecord
 from trainwright.reading.document import parse_yaml
+from trainwright.rendezvous.mpi import KEYS
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_lines
 
@@ -337,6 +338,80 @@ def test_a_rehearsal_takes_the_runtime_of_the_profile_and_its_initializers_end_f
     assert "Complete: AllJobsCompleted" in ended.stdout
     first_end = ended.stdout.index("ended: exit code 0")
     assert ended.stdout.index("-dataset-initializer-0-0-") < first_end < ended.stdout.index("-node-0-")
+
+
+# Under mpirun.
+
+
+def of_mpi(as_node: bool = True, change: Data | None = None) -> Data:
+    """As deepspeed-distributed of Trainer's release, in a namespace that asks for more."""
+    worker = job(NODE, "/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config")
+    worker["template"]["spec"]["template"]["spec"]["containers"][0].update(
+        readinessProbe={"tcpSocket": {"port": 2222}, "initialDelaySeconds": 5}, resources={"limits": {"nvidia.com/gpu": 8}}
+    )
+    launcher = {**job(NODE), "name": "launcher", "dependsOn": [{"name": NODE, "status": "Ready"}]}
+    for one in (worker, launcher):
+        del one["template"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    launcher["template"] = overlay(launcher["template"], {"metadata": {"labels": {ANCESTOR: "trainer"}}})
+    policy = {"numProcPerNode": 1, "mpiImplementation": "OpenMPI", "sshAuthMountPath": KEYS, "runLauncherAsNode": as_node}
+    template = {"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
+                         "replicatedJobs": [worker, launcher]}}  # fmt: skip
+    spec = {"mlPolicy": {"numNodes": 1, "mpi": policy}, "template": template}
+    return overlay({**RUNTIME, "spec": spec}, change or {})
+
+
+WAITING = "until getent hosts launcher; do sleep 1; done; exec mpirun --hostfile /etc/mpi/hostfile -x A python /app/train.py"
+UNDER_MPI: Data = {
+    **ON_IT, **COMMAND, "image": IMAGE, "env": {"A": "b"}, "checkpoints": {"by": "own"},
+    "topology": {"kind": "mpi", "nodes": 3, "gpus_per_node": 8, "launcher_is_node": True},
+    "workload": {"kind": "command", "command": ["/bin/sh", "-c", WAITING]},
+}  # fmt: skip
+BESIDE_NODES = overlay(UNDER_MPI, {"topology": {"launcher_is_node": False}})
+
+
+@needs_crds
+@pytest.mark.parametrize(("run", "as_node"), [(UNDER_MPI, True), (BESIDE_NODES, False)])
+def test_a_launcher_and_its_workers_are_those_of_a_runtime(run: Data, as_node: bool) -> None:
+    manifest = of_mpi(as_node)
+    found = compiled(run, profile(manifest))
+    assert [one["kind"] for one in found.manifests] == ["TrainJob"]
+    spec = top(found)["spec"]
+    assert (spec["trainer"]["numNodes"], spec["trainer"]["numProcPerNode"], spec["trainer"]["image"]) == (3, 8, IMAGE)
+    assert spec["trainer"]["command"] == ["/bin/sh", "-c", WAITING]
+    patched = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert [one["name"] for one in patched] == [NODE, "launcher"]
+    assert all("sshd" not in str(one) for one in patched), "the workers' program is the runtime's"
+    assert problems_of(found) == []
+    looked_at = split(TARGETS["train-job"].lower(found.resolution)[0])[0]
+    made = next(one for one in pods(top(found), Around(objects=[manifest])).objects if one["kind"] == "JobSet")
+    for place, count in enumerate((3 - as_node, 1)):
+        seen = within(looked_at, *POD[:4], place, *POD[5:])["spec"]["containers"][0]
+        real = made["spec"]["replicatedJobs"][place]["template"]["spec"]
+        theirs = real["template"]["spec"]["containers"][0]
+        assert real["parallelism"] == count
+        for key in ("image", "command", "resources"):
+            assert seen.get(key) == theirs.get(key), (place, key)
+        names = {one["name"]: one.get("value") for one in theirs.get("env", [])}
+        assert {one["name"]: one.get("value") for one in seen.get("env", [])}.items() <= names.items()
+        assert {one["mountPath"] for one in theirs["volumeMounts"]} - {one["mountPath"] for one in seen["volumeMounts"]} <= {
+            KEYS, "/etc/mpi",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "manifest", "place", "message"), [
+    ({"image": RUN["image"]}, of_mpi(), "/image", f"write image: {IMAGE}"),
+    ({"topology": {"launcher_is_node": False}}, of_mpi(), "/topology", "write topology.launcher_is_node: true"),
+    ({}, of_mpi(as_node=False), "/topology", "write topology.launcher_is_node: false"),
+    ({"topology": {"nodes": 1}}, of_mpi(), "/topology", "one worker at least beside its launcher"),
+    ({"topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8, "launcher_is_node": True},
+      "workload": {"kind": "script", "command": ["python", "/app/train.py"]}}, of_mpi(), "/workload/kind", "write kind: command"),
+    ({"topology": {"launcher_is_node": False, "gpus_per_node": 4}}, of_mpi(as_node=False), "/topology/gpus_per_node",
+     "decides resources of the pods"),
+    ({}, runtime(), "/topology", "does not make this rendezvous: its policy is torch"),
+])  # fmt: skip
+def test_what_a_runtime_of_mpirun_cannot_be_told_is_refused(run: Data, manifest: Data, place: str, message: str) -> None:
+    said = [one for one in findings(overlay(UNDER_MPI, run), profile(manifest)) if one.severity is Severity.ERROR]
+    assert {(one.where.pointer, message in f"{one.message}; {one.fix}") for one in said} == {(place, True)}, said
 
 
 # The files.

@@ -146,15 +146,16 @@ class TrainJob(Target):
         runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
         if resolution.binding.runtime:
             finished.remove(runtime)
-            runtime = installed.without_theirs(runtime, resolution.binding.runtime)
+            runtime = installed.without_theirs(runtime, resolution.binding.runtime, len(jobs_of(resolution)))
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
         mpi = resolution.needs.part(MPI)
-        workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks else None
-        if mpi is None:
+        workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks and not resolution.binding.runtime else None
+        of_both = mpi is not None and resolution.binding.runtime is None
+        if not of_both:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
-        moved = TRAINER_FIELDS if mpi is None else OF_A_LAUNCHER
+        moved = OF_A_LAUNCHER if of_both else TRAINER_FIELDS
         if at(runtime[0], f"{trains}/resources/claims"):  # the operator takes requests and limits of a TrainJob, and nothing else
             moved = OF_A_LAUNCHER
         for field in moved:
