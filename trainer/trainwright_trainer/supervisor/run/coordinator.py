@@ -280,10 +280,14 @@ class Coordinator:
             self._save_after(self._save_every)
 
     def _grant(self, request: int) -> None:
-        """Act once all pods wait for the same; one that is done, or asks for something else, will never."""
+        """Act once all pods wait for the same. Those that wait while another one is done would wait for ever."""
         wishes = [wish for _, wish in sorted(self._wishes.items()) if wish.request == request]
-        if len(wishes) == self._pods and self.state == "running":
+        done = [peer for _, peer in sorted(self._peers.items()) if peer.bye is not None]
+        if wishes and len(wishes) + len(done) >= self._pods and self.state == "running":
             self._wishes.clear()
+            if done:
+                differs = f"{done[0]} has ended, and others want {wishes[0].what} of step {wishes[0].step}"
+                wishes = [wishes[0].model_copy(update={"differs": differs})]
             in_background(self._give(wishes))
 
     async def _give(self, wishes: list[Wanted]) -> None:
@@ -381,6 +385,8 @@ class Coordinator:
             self._everyone_obeys(leave_without_peer(cause, silent=silent, stopping=self._stop != "no"), but=lost)
         elif all(peer.bye is not None for peer in self._peers.values()):
             self._everyone_said_bye()
+        elif waits := next(iter(self._wishes.values()), None):
+            self._grant(waits.request)
 
     def _judge(self) -> None:
         """Whether another attempt follows, once no rank of this one runs anywhere."""
