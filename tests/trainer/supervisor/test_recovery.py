@@ -264,6 +264,10 @@ def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun) -> None:
     run.start_all()
     assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
     run.pods[0].wait_for_event("joins_another_attempt")
+    event = run.pods[0].wait_for_event("node_unhealthy")
+    host = run.pods[1].message().host
+    assert (event["peer"], event["host"], event["reason"]) == (1, host, "rank 1 fails as planned")
+    assert "\ntrainwright_unhealthy_node 1.0\n" in run.pods[0].get("/metrics")[1]
     new = run.start(1, reuse=True)
     assert [run.pods[0].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
     assert ends(run) == [ExitCode.NODE_UNHEALTHY, ExitCode.DONE]

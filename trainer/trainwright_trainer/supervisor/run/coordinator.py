@@ -161,6 +161,10 @@ class Coordinator:
                 self._history.spent(self.attempt, seconds, step)
             case Bye():
                 peer.bye = message
+                if message.code == ExitCode.NODE_UNHEALTHY:
+                    self._measurements.update({"trainwright_unhealthy_node": peer.node})
+                    reason = message.cause.message if message.cause else None
+                    get_log().error("node_unhealthy", peer=peer.node, host=peer.host, reason=reason)
                 self._after_bye(peer, message)
 
     def lost(self, peer: Peer, why: str, silent: bool) -> None:
