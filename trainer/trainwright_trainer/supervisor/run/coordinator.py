@@ -95,8 +95,7 @@ class Coordinator:
         self._requests = 0
         self._committed_step: int | None = None
         self._timers = Timers()
-        self._patience = spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds
-        self._timers.after(self._patience, self._stop_waiting)
+        self._wait(spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds)
 
     @property
     def is_over(self) -> bool:
@@ -130,6 +129,10 @@ class Coordinator:
         self._peers[join.node] = peer
         self._count()
         get_log().info("peer_joined", peer=peer.node, host=peer.host, missing=self._missing())
+        if join.again and self._before is None and self._recovery is not None:  # node 0 was replaced, and others wait already
+            self._before = Before(self._recovery.wait_seconds)
+            self._wait(self._recovery.wait_seconds)
+            get_log().info("waiting_for_peers", missing=self._missing(), seconds=self._patience)
         if not self._missing():
             self.state = "opening"
             in_background(self._open())
@@ -191,10 +194,14 @@ class Coordinator:
     def _missing(self) -> list[int]:
         return [node for node in range(self._pods) if node not in self._peers]
 
-    def _stop_waiting(self) -> None:
-        if self.state != "gathering":
+    def _wait(self, seconds: float) -> None:
+        self._patience = seconds
+        self._timers.after(seconds, lambda: self._stop_waiting(seconds))
+
+    def _stop_waiting(self, seconds: float) -> None:
+        if self.state != "gathering" or seconds != self._patience:
             return
-        missing, seconds = self._missing(), self._patience
+        missing = self._missing()
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
         of = f"{len(missing)} of {self._pods} nodes"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
@@ -370,6 +377,8 @@ class Coordinator:
             self._leave_without(peer, Cause(rank=rank, kind=kind, message=f"{peer} ended with {bye.code}: {reason}"))
         elif all(other.bye is not None for other in self._peers.values()):
             self._everyone_said_bye()
+        elif waits := next(iter(self._wishes.values()), None):
+            self._grant(waits.request)
 
     def _left_before_start(self, peer: Peer) -> None:
         if peer.node == 0:
@@ -389,8 +398,6 @@ class Coordinator:
             self._everyone_obeys(leave_without_peer(cause, silent=silent, stopping=self._stop != "no"), but=lost)
         elif all(peer.bye is not None for peer in self._peers.values()):
             self._everyone_said_bye()
-        elif waits := next(iter(self._wishes.values()), None):
-            self._grant(waits.request)
 
     def _judge(self) -> None:
         """Whether another attempt follows, once no rank of this one runs anywhere."""
