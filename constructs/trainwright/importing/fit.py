@@ -77,6 +77,8 @@ def _lost(fitted: Fitted) -> int:
     return sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped)
 
 
+_OF_ITS_RUNTIME = frozenset({"TW335", "TW401"})
+"""That a run cannot be on the runtime that it names, or cannot say there what it says."""
 _PARTS = frozenset({"files", "roles", "mounts", "containers"})
 
 
@@ -88,6 +90,8 @@ def _repaired(data: Data, compiler: Compiler) -> Fitted:
             return Fitted(data, compiler(data), dropped)
         except CompileError as error:
             errors = [one for one in error.findings if one.severity is Severity.ERROR]
+            if "runtime" in data and any(one.code in _OF_ITS_RUNTIME for one in errors):
+                raise
             if (changed := _with_commands(data, errors)) is not None:
                 data = changed
                 continue

@@ -14,9 +14,9 @@ from trainwright.reading.scalar import ScalarError, written_scalar
 
 WIDTH = 110
 _ORDER = (
-    "run", "team", "namespace", "cluster", "target", "node_pool", "queue", "priority", "gang", "image", "image_pull_policy",
-    "image_pull_secrets", "topology", "workload", "env", "env_from", "files", "file_modes", "mounts", "resources",
-    "resource_claims", "security", "service_account", "host_network", "placement", "node_affinity", "runtime_class",
+    "run", "team", "namespace", "cluster", "target", "runtime", "node_pool", "queue", "priority", "gang", "image",
+    "image_pull_policy", "image_pull_secrets", "topology", "workload", "env", "env_from", "files", "file_modes", "mounts",
+    "resources", "resource_claims", "security", "service_account", "host_network", "placement", "node_affinity", "runtime_class",
     "scheduling_gates", "containers", "ports", "probes", "pre_stop", "restarts", "on_disruption", "grace",
     "deadline", "pod_labels", "pod_annotations", "labels", "annotations", "roles",
 )  # fmt: skip

@@ -39,7 +39,10 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
     installed, policy = runtimes[name], POLICIES.get(needs.rendezvous)
     if trainer and not PATCHES.of(trainer.version):
         return Refusal(f"a TrainJob of Trainer {trainer.version} cannot say where its pods go", "upgrade Trainer to 2.1 or newer")
-    if policy is None or policy not in installed.policies or policy == "mpi":
+    if policy == "mpi":
+        return Refusal(f"runtime {name} has Jobs of launcher and workers, and a run fills one Job {NODE}",
+                       "remove runtime, and the run brings its own")  # fmt: skip
+    if policy is None or policy not in installed.policies:
         told = f"its policy is {' and '.join(installed.policies) or 'none'}"
         return Refusal(f"runtime {name} does not make this rendezvous: {told}", "name another runtime, or remove runtime")
     if needs.further:
