@@ -22,20 +22,9 @@ _ORDER = (
 )  # fmt: skip
 """Of a run: what it is, where it goes, what it does, and then all else."""
 _WITHIN = (
-    "kind",
-    "engine",
-    "nodes",
-    "gpus_per_node",
-    "processes_per_node",
-    "pods",
-    "command",
-    "args",
-    "cpu",
-    "memory",
-    "requests",
-    "name",
-    "image",
-)
+    "name", "kind", "engine", "nodes", "gpus_per_node", "processes_per_node", "pods", "image", "command", "args", "env", "mounts",
+    "cpu", "memory", "requests",
+)  # fmt: skip
 _PLAIN = re.compile(r"(-+[A-Za-z0-9]|[A-Za-z0-9_./$^~+])[^\n\t\x00-\x1f\x7f]*")
 _SAFE_IN_FLOW = re.compile(r"[^\[\]{},]*")
 
