@@ -15,6 +15,7 @@ from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft, entry_of
 from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
 from trainwright.importing.fitting import assign
+from trainwright.importing.hosts import with_hosts
 from trainwright.importing.propose import Proposal, propose
 from trainwright.importing.read import Given
 from trainwright.importing.rest import with_overrides
@@ -147,7 +148,7 @@ def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
 def _fitted(proposal: Proposal, compiler: Compiler) -> Fitted | Failed | str:
     """The run; or why it cannot refer to its runtime."""
     try:
-        return with_overrides(proposal, fit(proposal, compiler), compiler)
+        return with_overrides(proposal, with_hosts(proposal, fit(proposal, compiler), compiler), compiler)
     except CompileError as error:
         errors = [one for one in error.findings if one.severity is Severity.ERROR]
         if proposal.runtime:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainwright.cluster import Cluster
+from trainwright.command.launchers import TORCH_LAUNCHERS, launches
+from trainwright.command.reading import read
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator, at, escape, tokens
@@ -16,6 +18,7 @@ from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data, leaves, removed
 from trainwright.reading import validate_data
 from trainwright.run import Run
+from trainwright.topology import LAUNCHER_VARIABLES
 
 RUN, PROFILE = "run", "profile"
 """What the files of a run that nobody has written yet are called in findings."""
@@ -69,7 +72,20 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
             break
     if best is None:
         raise first or CompileError([])
-    return _shortest(best, compiler)
+    return _shortest(_told(best, compiler), compiler)
+
+
+def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
+    """With the variables of launchers where a program without one was told them, by values that the plan has otherwise."""
+    words = [*(fitted.data["workload"].get("command") or ()), *(fitted.data["workload"].get("args") or ())]
+    taken = {pointer.removeprefix("/env/") for pointer, _, _ in fitted.dropped}
+    if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in launches(read(tuple(words)))):
+        return fitted
+    data = {**fitted.data, "workload": {**fitted.data["workload"], "launcher_variables": True}}
+    try:
+        return Fitted(data, compiler(data), fitted.dropped)
+    except CompileError:
+        return fitted
 
 
 def _lost(fitted: Fitted) -> int:

@@ -54,6 +54,8 @@ class Proposal:
     """Variables whose values are secrets, and where the object has them."""
     instead: Proposal | None = None
     """The one for where a run cannot refer to the runtime that this one names."""
+    around: tuple[Mapping[str, Any], ...] = ()
+    """The other objects of the files, and of the profile."""
     refused: str = ""
     """Why it is in place of one that does."""
 
@@ -92,9 +94,10 @@ def propose(
     objects = [one.data for one in given.around]
     said = operator.said(manifest.data, operator.Around([*objects, *installed]))
     whole = _proposal(manifest, (said and said.instead) or said, given, names, team, cluster)
+    whole = replace(whole, around=(*objects, *installed))
     if said is None or said.instead is None:
         return whole
-    return replace(_proposal(manifest, said, given, names, team, cluster), instead=whole)
+    return replace(_proposal(manifest, said, given, names, team, cluster), instead=whole, around=whole.around)
 
 
 def _proposal(
@@ -234,12 +237,16 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
             words.say(under + pointer, value, source)
         if one.needs.gpus:
             words.say(f"{under}/gpus", one.needs.gpus, part.pointer)
-    if own.get("image") != base.words.data.get("image"):
-        _copy(words, one, "image", under)
+    if own.get("image") != base.words.data.get("image") or (part.further and not own.keys() & {"command", "args"}):
+        _copy(words, one, "image", under)  # whose entrypoint is its program
     for field in ("resources", *OF_ALL):
         alike = own.get(field) == base.words.data.get(field)
         if not alike or (not part.ranks and field != "security"):
             _copy(words, one, field, under)
+    for field in ("privileged", "capabilities") if not part.ranks else ():  # what the run states of these is for its ranks
+        if field in own.get("security", {}):
+            pointer = f"/security/{field}"
+            words.say(under + pointer, own["security"][field], one.words.sources.get(pointer, ""))
     if one is not work and not (part.ranks and work.part.ranks and own.get("ports") == work.words.data.get("ports")):
         _copy(words, one, "ports", under)
     if one is not work:
@@ -251,10 +258,11 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
 
 def _program_of(words: Words, one: Spoken, work: Spoken) -> None:
     under, own = f"/roles/{one.part.role}", one.words.data
-    if [own.get("command"), own.get("args")] != [work.words.data.get("command"), work.words.data.get("args")]:
+    theirs = work.words.data
+    if one.part.further or [own.get("command"), own.get("args")] != [theirs.get("command"), theirs.get("args")]:
         for field in ("command", "args"):
             _copy(words, one, field, under)
-    if own.get("working_dir") != work.words.data.get("working_dir"):
+    if own.get("working_dir") != theirs.get("working_dir"):
         _copy(words, one, "working_dir", under)
 
 

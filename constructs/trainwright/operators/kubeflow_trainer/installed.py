@@ -45,14 +45,14 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
     if policy is None or policy not in installed.policies:
         told = f"its policy is {' and '.join(installed.policies) or 'none'}"
         return Refusal(f"runtime {name} does not make this rendezvous: {told}", "name another runtime, or remove runtime")
-    if needs.further:
-        roles = tuple(one.name for one in needs.further)
-        return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
     jobs = [job["name"] for job in installed.jobs]
     if jobs != [NODE] or NODE not in [one.get("name") for one in containers_of(installed.jobs[0])]:
         others = ", ".join(jobs)
         return Refusal(f"runtime {name} has the Jobs {others}, and a run fills one Job {NODE} with a container {NODE}",
                        "name a runtime with that alone, or remove runtime")  # fmt: skip
+    if needs.further:
+        roles = tuple(one.name for one in needs.further)
+        return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
     return None
 
 
