@@ -104,7 +104,7 @@ class _Writer:
             items = [self.flow(each) for each in value]
             return None if None in items else f"[{', '.join(str(each) for each in items)}]"
         if isinstance(value, str):
-            return None if "\n" in value and len(value) > 2 else scalar(value, in_flow=True)
+            return None if _block(value) is not None else scalar(value, in_flow=True)
         return flow_scalar(value)
 
 
