@@ -79,7 +79,8 @@ def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
     """With the variables of launchers where a program without one was told them, by values that the plan has otherwise."""
     words = [*(fitted.data["workload"].get("command") or ()), *(fitted.data["workload"].get("args") or ())]
     taken = {pointer.removeprefix("/env/") for pointer, _, _ in fitted.dropped}
-    if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in launches(read(tuple(words)))):
+    started = launches(read(tuple(words))) if words else ()
+    if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in started):
         return fitted
     data = {**fitted.data, "workload": {**fitted.data["workload"], "launcher_variables": True}}
     try:
