@@ -49,9 +49,6 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
     if policy is None or policy not in installed.policies:
         told = f"its policy is {' and '.join(installed.policies) or 'none'}"
         return Refusal(f"runtime {name} does not make this rendezvous: {told}", "name another runtime, or remove runtime")
-    if needs.further:
-        roles = tuple(one.name for one in needs.further)
-        return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
     mpi, filled = needs.part(MPI), [job["name"] for job in installed.jobs if NODE in names_of(containers_of(job))]
     if mpi and (refused := _refused_under_mpi(name, installed, mpi, needs.nodes)):
         return refused
@@ -60,6 +57,9 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
         others = ", ".join(job["name"] for job in installed.jobs)
         return Refusal(f"runtime {name} has the Jobs {others}, and a run fills a Job {lacking[0]} with a container {NODE}",
                        "name a runtime with one, or remove runtime")  # fmt: skip
+    if needs.further:
+        roles = tuple(one.name for one in needs.further)
+        return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
     return None
 
 
