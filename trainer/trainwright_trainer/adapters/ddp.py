@@ -11,6 +11,7 @@ on and the stream waits. The callbacks for transformers and Lightning call it.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -35,7 +36,7 @@ def watch(model: torch.nn.Module) -> None:
     # Autograd makes such calls at the end of a pass, in the order in which they were asked for, and lets them ask for more. DDP
     # asks after the last gradient, for what waits until all buckets are summed (Reducer::mark_variable_ready).
     at_the_end = torch.autograd.Variable._execution_engine.queue_callback
-    register_multi_grad_hook(trained, lambda gradients: at_the_end(lambda: at_the_end(waits.since(waits.now()))))
+    register_multi_grad_hook(trained, lambda gradients: at_the_end(lambda: at_the_end(partial(waits.end, waits.now()))))
 
 
 class _Waits:
@@ -50,12 +51,13 @@ class _Waits:
         event.record()
         return event
 
-    def since(self, began: Any) -> Any:
-        """What ends the wait that began then, in one call."""
-        return lambda: len(self._pairs) < _MOST_PAIRS and self._pairs.append((began, self.now()))
+    def end(self, began: Any) -> None:
+        """The wait that began then is over."""
+        if len(self._pairs) < _MOST_PAIRS:
+            self._pairs.append((began, self.now()))
 
     def seconds(self) -> float:
         """Of the waits that are over, since the last call; a GPU is not waited for."""
         over = [pair for pair in self._pairs if not self._on_gpu or pair[1].query()]
         self._pairs = self._pairs[len(over):]
-        return sum(began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began for began, ended in over)
+        return float(sum(began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began for began, ended in over))
