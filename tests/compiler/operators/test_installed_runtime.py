@@ -357,7 +357,8 @@ def of_mpi(as_node: bool = True, change: Data | None = None) -> Data:
     template = {"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
                          "replicatedJobs": [worker, launcher]}}  # fmt: skip
     spec = {"mlPolicy": {"numNodes": 1, "mpi": policy}, "template": template}
-    return overlay({**RUNTIME, "spec": spec}, change or {})
+    made: Data = overlay({**RUNTIME, "spec": spec}, change or {})
+    return made
 
 
 WAITING = "until getent hosts launcher; do sleep 1; done; exec mpirun --hostfile /etc/mpi/hostfile -x A python /app/train.py"

@@ -137,7 +137,7 @@ def test_a_file_that_is_not_what_the_hub_has_is_fetched_again(tmp_path: Path) ->
 
 
 def test_the_trainer_reads_a_data_set_of_the_hub(tmp_path: Path) -> None:
-    from datasets import load_from_disk
+    from datasets import load_from_disk  # type: ignore[import-untyped]
 
     with serving(Hub(TEXTS)) as hub:
         code, printed, folder = played(hub, tmp_path, form="dataset", include=["data/*.jsonl"])
