@@ -271,8 +271,8 @@ MORE = "{name: more, template: {spec: {template: {spec: {containers: [{name: a, 
 
 @pytest.mark.parametrize(("was", "now", "why"), [
     ("PATCH", "{securityContext: {runAsUser: 7}}", "decides securityContext of the pods"),
-    ("- name: node\n        template", f"- {MORE}\n      - name: node\n        template", "has the Jobs more, node"),
-    ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "has Jobs of launcher and workers"),
+    ("- name: node\n        template", f"- {MORE}\n      - name: node\n        template", "further Jobs are those of"),
+    ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "a run fills a Job launcher"),
 ])  # fmt: skip
 def test_a_run_that_cannot_refer_to_its_runtime_brings_one_and_says_why(was: str, now: str, why: str) -> None:
     launcher = "mpirun" if "mpi:" in now else "torchrun"

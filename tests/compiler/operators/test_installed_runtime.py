@@ -200,7 +200,7 @@ def test_weak_pods_of_a_runtime_are_found() -> None:
     ({"target": "job-set"}, runtime(), "it is made from no runtime"),
     ({"topology": {"kind": "jax", "nodes": 2, "gpus_per_node": 8}, **COMMAND}, runtime(),
      "does not make this rendezvous: its policy is torch"),
-    ({"roles": {"evaluator": {"pods": 1, "command": ["x"]}}}, runtime(), "has no Job for it"),
+    ({"roles": {"evaluator": {"pods": 1, "command": ["x"]}}}, runtime(), "further Jobs are those of runtime"),
     ({}, runtime({"spec": {"template": {"spec": {"replicatedJobs": [
         {**within(RUNTIME, "spec", "template", "spec", "replicatedJobs", 0), "name": "trainer"}]}}}}),
      "has the Jobs trainer"),

@@ -59,7 +59,7 @@ def refusal(needs: Needs, cluster: Cluster) -> Refusal | None:
                        "name a runtime with one, or remove runtime")  # fmt: skip
     if needs.further:
         roles = tuple(one.name for one in needs.further)
-        return Refusal(f"runtime {name} has no Job for it", "remove the role, or runtime", roles)
+        return Refusal(f"further Jobs are those of runtime {name} itself", "remove the role, or runtime", roles)
     return None
 
 
