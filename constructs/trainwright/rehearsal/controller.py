@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, PodEnd, Replace, Restart
+from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, PodEnd, Question, Replace, Restart
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import Slot
 from trainwright.rehearsal.observer import Observer
@@ -54,14 +54,15 @@ class RunController:
     Args:
         controller: What decides.
         create: Makes the next pod of a slot.
+        ask: Puts a controller's question to a pod; returns what that answers.
         pace: How long it waits here, of what it waits in the cluster.
     """
 
     def __init__(
         self, slots: Iterable[Slot], controller: Controller, create: Callable[[Slot], PodRun], observer: Observer,
-        stops: StopRequests, pace: float,
+        stops: StopRequests, pace: float, ask: Callable[[PodRun, Question], str],
     ) -> None:
-        self._slots, self._controller, self._create = tuple(slots), controller, create
+        self._slots, self._controller, self._create, self._ask = tuple(slots), controller, create, ask
         self._observer, self._stops, self._pace = observer, stops, pace
         self.on_decision: Callable[[PodEnd, Decision, float], None] = lambda *_: None
         self._later = deque(slot for slot in self._slots if slot.later)
@@ -150,7 +151,7 @@ class RunController:
         slot = self._tasks.pop(task)
         end = task.result()
         self._ends.append(end)
-        decision = self._controller.record(end)
+        decision = await self._decide(end)
         seconds = decision.seconds * self._pace if isinstance(decision, Replace | Restart) else 0.0
         self._observer.decided(end, decision, seconds)
         self.on_decision(end, decision, seconds)
@@ -168,6 +169,13 @@ class RunController:
             case JobEnd():
                 return decision
         return None
+
+    async def _decide(self, end: PodEnd) -> Decision:
+        if question := self._controller.asks(end):
+            found = (run for run in self._runs.values() if run.pod.slot.made.role == question.role)
+            asked = next(found, None)
+            self._controller.heard(await asyncio.to_thread(self._ask, asked, question) if asked else "")
+        return self._controller.record(end)
 
     def _settle(self, slot: Slot, decision: Decision) -> None:
         """It gets no other pod, which makes room for one that has to come later."""
@@ -191,7 +199,7 @@ class RunController:
         for pod_end in await self._end_all():
             self._ends.append(pod_end)
             if pod_end.succeeded:
-                decision = self._controller.record(pod_end)
+                decision = await self._decide(pod_end)
                 end = decision if isinstance(decision, JobEnd) else end
                 if isinstance(decision, IndexDone | JobEnd):
                     self._observer.decided(pod_end, decision, 0.0)

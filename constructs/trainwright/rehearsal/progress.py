@@ -118,12 +118,17 @@ async def follow(progress: Progress, addresses: Callable[[], Iterable[tuple[str,
 
 
 def _scrape(address: str, port: int) -> dict[str, float]:
+    return dict(_samples(answer_of(address, port, "/metrics")))
+
+
+def answer_of(address: str, port: int, path: str) -> bytes:
+    """What a pod answers to a GET; empty where none does."""
     connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", "/metrics")
-        return dict(_samples(connection.getresponse().read()))
+        connection.request("GET", path)
+        return connection.getresponse().read()
     except (OSError, http.client.HTTPException):
-        return {}
+        return b""
     finally:
         connection.close()
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from trainwright.operators import operator
-from trainwright.operators.ending import ContainerEnd, PodEnd
+from trainwright.operators.ending import ContainerEnd, PodEnd, Question
 from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_run
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
@@ -36,7 +36,7 @@ from trainwright.rehearsal.objects import (
 )
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.progress import Progress, follow
+from trainwright.rehearsal.progress import Progress, answer_of, follow
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.ssh import with_keys
@@ -236,9 +236,14 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
 
     decides = operator.ended(objects.workload, objects.around)
     if decides is None:
-        message = f"what the controller of a {objects.workload['kind']} does when pods end is not known here"
+        message = f"no pod ends this {objects.workload['kind']}, so that a rehearsal would not"
         raise CannotPlayError([Blocker(objects.where, message, "rehearse the run on another target: --target NAME")])
-    runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace)
+
+    def ask(run: PodRun, question: Question) -> str:
+        port = setting.network.port(question.port, run.pod.slot.number)
+        return answer_of(run.pod.address, port, question.path).decode(errors="replace")
+
+    runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace, ask)
     made = Faults(wanted, setting.options.corrupt, setting, progress, runs, stops, observer.disturbed)
     runs.on_decision = made.decided
     with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):

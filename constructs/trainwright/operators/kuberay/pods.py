@@ -20,13 +20,15 @@ from trainwright.objects.formats import amount
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.kuberay.releases import FLAG, KUBERAY
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child
 
 CREATED = {"app.kubernetes.io/created-by": "kuberay-operator"}
 PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
 """Of a head whose container names none."""
 BASH = ["/bin/bash", "-c", "--"]
 AGENT_PORT = 52365
+SUBMITTER = "submitter"
+"""It is made when the cluster is ready: all its pods are (rayjob_controller.go, Initializing)."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount, no temporary file
 
 
@@ -58,7 +60,8 @@ def _of_job(job: Mapping[str, Any], around: Around) -> Made:
         "backoffLimit": limit, "template": _submitter(job, cluster, around),
     })  # fmt: skip
     [started] = pods_of_job(submitter, around).pods
-    return Made([*made.pods, replace(started, role="submitter")], [*objects, submitter])
+    ready = tuple(Awaited(role, "Ready") for role in dict.fromkeys(pod.role for pod in made.pods))
+    return Made([*made.pods, replace(started, role=SUBMITTER, after=ready)], [*objects, submitter])
 
 
 def _submitter(job: Mapping[str, Any], cluster: Tree, around: Around) -> Tree:
