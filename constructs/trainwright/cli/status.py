@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -50,7 +50,11 @@ def _lines(seen: Seen, chosen: bool) -> list[Line]:
 
 def _watch(seen: Seen, lines: list[Line], chosen: bool, again: Callable[[], Seen], seconds: int) -> None:
     """One table that changes on a terminal; elsewhere a line for each run whose state changes."""
-    if not sys.stdout.isatty():
+    from rich.console import Console
+
+    from trainwright.report.screen import Screen, can_redraw
+
+    if not can_redraw(console := Console()):
         before: dict[str, tuple[str, str]] = {}
         while True:
             for line in lines:
@@ -60,12 +64,9 @@ def _watch(seen: Seen, lines: list[Line], chosen: bool, again: Callable[[], Seen
             time.sleep(seconds)
             seen = again()
             lines = _lines(seen, chosen)
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
+    with closing(Screen(console)) as screen:
         while True:
-            live.update(Text("\n".join([*table(lines), f"{seen.snapshot.now:%H:%M:%S}  {summary(lines)}"])), refresh=True)
+            screen.draw([*table(lines), f"{seen.snapshot.now:%H:%M:%S}  {summary(lines)}"])
             time.sleep(seconds)
             seen = again()
             lines = _lines(seen, chosen)

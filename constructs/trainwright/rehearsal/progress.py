@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from trainwright.rehearsal.observer import Event
+from trainwright.rehearsal.pod import Pod
 
 POLL_SECONDS, ANSWER_SECONDS = 0.1, 2.0
 UNDER_WAY_SECONDS = 2.0
 """A step that is done so soon after a fault may have been under way."""
-_SAMPLE = re.compile(rb"^trainwright_(step|committed_step|loss|attempt)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+_SAMPLE = re.compile(rb"^trainwright_(step|step_seconds|committed_step|loss|attempt)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 class Moment(NamedTuple):
@@ -109,11 +110,16 @@ class Progress:
         return None
 
 
-async def follow(progress: Progress, addresses: Callable[[], Iterable[tuple[str, int]]]) -> None:
-    """Scrape the pods that run until this is cancelled, as Prometheus does, only more often."""
+async def follow(
+    progress: Progress, served: Callable[[], Iterable[tuple[Pod, int]]], tell: Callable[[Pod, Mapping[str, float]], None]
+) -> None:
+    """Scrape the pods that run until this is cancelled, as Prometheus does, only more often, and tell what each serves."""
     while True:
-        for values in await asyncio.gather(*(asyncio.to_thread(_scrape, *address) for address in addresses())):
+        asked = list(served())
+        found = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address, port) for pod, port in asked))
+        for (pod, _), values in zip(asked, found, strict=True):
             progress.scraped(values)
+            tell(pod, values)
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -161,7 +161,8 @@ def _rehearse(
         if options.fresh:
             place.empty(setting.writable_claims)
         copy = place.copy(setting.writable_claims) if options.disturbed else None
-        opening = Opening(setting, (*scaled.differences, *local_differences(setting)), _is_complete(setting), training)
+        differences = (*scaled.differences, *local_differences(setting))
+        opening = Opening(setting, scaled.size, differences, _is_complete(setting), training)
         if opening.was_complete and wanted:
             raise UsageError(f"this run is complete in {place.root}, so no fault would reach it: write --fresh to train again")
         observer.opened(opening)
@@ -229,9 +230,13 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
         stops.add(StopRequest("PodNeverReady", f"pod {pod.name} never became ready. {reason}"))
 
     def create(slot: Slot) -> PodRun:
+        def restarting() -> None:
+            observer.container_restarts(pod)
+            runs.note_restart()
+
+        pod = setting.create_pod(slot)
         return PodRun(
-            setting.create_pod(slot), setting, observer, on_line,
-            ready=lambda: runs.note_ready(slot), never_ready=never_ready, restarting=runs.note_restart,
+            pod, setting, observer, on_line, ready=lambda: runs.note_ready(slot), never_ready=never_ready, restarting=restarting
         )
 
     decides = operator.ended(objects.workload, objects.around)
@@ -247,7 +252,8 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
     made = Faults(wanted, setting.options.corrupt, setting, progress, runs, stops, observer.disturbed)
     runs.on_decision = made.decided
     with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):
-        beside = [asyncio.create_task(made.run()), asyncio.create_task(follow(progress, lambda: _served(setting, runs)))]
+        follows = follow(progress, lambda: _served(setting, runs), observer.pod_served)
+        beside = [asyncio.create_task(made.run()), asyncio.create_task(follows)]
         try:
             result = await runs.run()
         finally:
@@ -263,11 +269,11 @@ def _steps(setting: Setting) -> int | None:
     return work.duration.steps if isinstance(work, Training) else work.rounds if isinstance(work, Boosting) else None
 
 
-def _served(setting: Setting, runs: RunController) -> Iterator[tuple[str, int]]:
-    """Where supervisors serve metrics."""
+def _served(setting: Setting, runs: RunController) -> Iterator[tuple[Pod, int]]:
+    """Pods whose supervisors serve metrics, and the port where they do."""
     if setting.specification is not None:
         for number, run in runs.running.items():
-            yield run.pod.address, setting.network.port(setting.specification.spec.http_port, number)
+            yield run.pod, setting.network.port(setting.specification.spec.http_port, number)
 
 
 @contextmanager
