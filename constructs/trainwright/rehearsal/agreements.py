@@ -69,7 +69,7 @@ def check_agreements(objects: Objects, specification: Specification | None) -> I
             if not container.is_sidecar and (why := _never_ends(container)):
                 yield Blocker(objects.place(slot, container), f"{why}, so no container of the pod would start",
                               "let it end, or make it a sidecar: restartPolicy: Always")
-        if specification is not None and slot.reads_specification:
+        if specification is not None and specification.supervises and slot.reads_specification:
             yield from _check_specification(slot, specification, objects)
 
 

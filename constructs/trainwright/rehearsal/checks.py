@@ -70,6 +70,15 @@ def check_libraries(specification: Specification | None, programs: Path) -> Iter
         yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
 
 
+def check_ray(objects: Objects, programs: Path) -> Iterator[Blocker]:
+    """Whether that environment has Ray's dashboard, through which a RayJob is handed in: without it Ray starts none."""
+    words = (word for container in objects.containers for word in (*container.command, *container.args))
+    packages = [str(path) for path in programs.parent.glob("lib/python3*/site-packages")]
+    if any("ray start" in word for word in words) and not list(distributions(name="aiohttp-cors", path=packages)):
+        yield Blocker("this machine", f"a RayJob is handed in through Ray's dashboard, which {programs.parent} does not have",
+                      f"run: {programs / 'python'} -m pip install 'ray[default]'")
+
+
 def _of_extra(extra: str) -> list[str]:
     """Distributions that an extra of our trainer's package asks for by itself."""
     lines = (line.partition(";") for line in requires("trainwright-trainer") or ())
@@ -96,7 +105,7 @@ def check_objects(objects: Objects, specification: Specification | None, options
             if specification is None or (config_map.metadata.name, key) != (specification.config_map, specification.key):
                 for wrong in dict.fromkeys(dns.unresolvable(text)):
                     yield _unresolvable(f"ConfigMap {config_map.metadata.name}, {key}", wrong)
-    if specification is not None:
+    if specification is not None and specification.supervises:
         yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
     yield from check_agreements(objects, specification)
@@ -189,7 +198,7 @@ def check_ports(objects: Objects, specification: Specification | None) -> Iterat
             if isinstance(target, str) and all(container.port_number(target) is None for container in containers):
                 yield Blocker(f"Service {service.metadata.name}, port {port.name or port.port}",
                               f"targetPort {target} names no container port", known_ports(containers[0]))
-    if specification is not None:
+    if specification is not None and specification.supervises:
         for slot in objects.first_of_roles:
             if slot.reads_specification:
                 yield from _check_specification(slot.spec.main, specification, objects.place(slot, slot.spec.main))

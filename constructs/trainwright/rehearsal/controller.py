@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,9 @@ from trainwright.operators.ending import Controller, Decision, IndexDone, IndexF
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import Slot
 from trainwright.rehearsal.observer import Observer
+
+ENDLESS = 5
+"""So many pods that end one after the other before they are ready show that the next one will not be, where none waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class RunController:
         self._runs: dict[int, PodRun] = {}
         self._ends: list[PodEnd] = []
         self._ready, self._done = set[int](), set[int]()
+        self._never_ready = Counter[int]()
         self._changed = asyncio.Event()
         self._restarts, self._over = 0, asyncio.get_running_loop().create_future()
 
@@ -135,6 +139,7 @@ class RunController:
         try:
             return await run.run()
         finally:
+            self._never_ready[slot.number] = 0 if slot.number in self._ready else self._never_ready[slot.number] + 1
             self._ready.discard(slot.number)
             del self._runs[slot.number]
 
@@ -157,6 +162,9 @@ class RunController:
         self.on_decision(end, decision, seconds)
         match decision:
             case Replace():
+                if not decision.seconds and self._never_ready[slot.number] >= ENDLESS:
+                    message = f"{ENDLESS} pods of {slot.name} ended before they were ready, and each gets a successor at once"
+                    self._stops.add(StopRequest("CrashLoop", message))
                 self._start(slot, seconds)
             case Restart(role=role):
                 again = [one for one in self._slots if role in (None, one.made.role)]

@@ -23,7 +23,8 @@ _ASKED = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|\$[({]?\w*IP[)}]?):(\d+)
 
 def check_probes(slot: Slot, container: Container, specification: Specification | None, where: str) -> Iterator[Blocker]:
     """Everything that the manifests show to be wrong with them."""
-    told = specification if any(one.name == SPEC_ENV for one in container.env) else None
+    reads = any(one.name == SPEC_ENV for one in container.env)
+    told = specification if reads and specification and specification.supervises else None
     simple = read(tuple(started((*container.command, *container.args)))).simple
     listened = {*(_listened(told) if told else ()), *(port for one in simple if one.program == "sshd" for port in _ports_of(one))}
     for field, probe in container.probes:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from trainwright.operators import operator
 from trainwright.operators.ending import ContainerEnd, PodEnd, Question
-from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_run
+from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_ray, check_run
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
@@ -51,7 +51,7 @@ Status = Literal["Complete", "Failed", "Stopped"]
 
 MEETING_VARIABLES = (
     "MASTER_PORT", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "WORKER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_ADDRESS",
-    "TF_CONFIG",
+    "TF_CONFIG", "RAY_PORT",
 )
 """Variables that say where ranks meet."""
 SIGNAL = "Signal"
@@ -180,7 +180,7 @@ def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mappin
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
     objects, left_out = leave_out_containers(scaled.objects, options)
-    for check in (check_run(objects), check_libraries(specification, options.programs)):
+    for check in (check_run(objects), check_libraries(specification, options.programs), check_ray(objects, options.programs)):
         if problems := list(check):
             raise CannotPlayError(problems)
     return replace(scaled, objects=objects, differences=(*scaled.differences, *left_out))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.compiler.rehearsal.stage import DIST, Manifest, of_kind, play
+from tests.compiler.rehearsal.stage import DIGITS, DIST, Manifest, of_kind, options, play
 
-from trainwright.rehearsal.objects import objects_in
+from trainwright.rehearsal.checks import check_ray
+from trainwright.rehearsal.objects import find_objects, objects_in
+from trainwright.rehearsal.ray import write_ray
+from trainwright.rehearsal.scale import scale_down
+from trainwright.rehearsal.ssh import write_program
+
+RAY_TRAIN = DIST / "ray-l40s" / "ray" / "runs" / "ray-train.k8s.yaml"
 
 HEAD = """
 import http.server, json, os, pathlib
@@ -38,7 +45,7 @@ PROBE = {"httpGet": {"path": "/api/version", "port": 8265}, "timeoutSeconds": 20
 
 def ray_job() -> list[Manifest]:
     """Its pods run programs of this test, and it has no workers."""
-    found = copy.deepcopy(objects_in(DIST / "ray-l40s" / "ray" / "runs" / "ray-train.k8s.yaml"))
+    found = copy.deepcopy(objects_in(RAY_TRAIN))
     job = of_kind(found, "RayJob")
     job["metadata"]["annotations"] = {"ray.io/overwrite-container-cmd": "true"}
     spec: dict[str, Any] = job["spec"]
@@ -65,3 +72,50 @@ def test_a_job_that_ray_says_has_failed_fails(tmp_path: Path) -> None:
     of_kind(found, "RayJob")["spec"]["backoffLimit"] = 0
     outcome, _ = play(found, tmp_path / "w")
     assert (outcome.status, outcome.reason, outcome.message) == ("Failed", "AppFailed", "out of memory")
+
+
+def test_a_head_that_never_comes_up_is_not_tried_without_end(tmp_path: Path) -> None:
+    """KubeRay makes it again at once, and has no limit."""
+    found = ray_job()
+    head = of_kind(found, "RayJob")["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    head["command"] = ["python", "-c", "raise SystemExit(3)"]
+    outcome, recorder = play(found, tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Failed", "CrashLoop")
+    assert "5 pods of head 0 ended before they were ready" in outcome.message
+    assert {pod.slot.made.role for pod in recorder.started} == {"head"}
+
+
+def test_a_node_of_ray_has_an_address_ports_and_sockets_of_its_own(tmp_path: Path) -> None:
+    """Behind the operator's options, so that these count."""
+    image, programs, folder = (tmp_path / name for name in ("image", "programs", "short"))
+    image.mkdir()
+    programs.mkdir()
+    write_program(image / "ray", 'echo "$TMPDIR" "$@"\n')
+    write_ray(programs, str(image), "127.64.0.9", 12007, folder)
+
+    def said(*words: str) -> list[str]:
+        run = subprocess.run([programs / "ray", *words], check=True, stdout=subprocess.PIPE, text=True, env={"TMPDIR": "/long"})
+        return run.stdout.split()
+
+    head = said("start", "--head", "--dashboard-host=0.0.0.0", "--block")
+    assert head[:5] == [str(folder), "start", "--head", "--dashboard-host=0.0.0.0", "--block"]
+    assert {"--node-ip-address=127.64.0.9", "--port=12007", "--dashboard-host=127.64.0.9"} <= {*head[5:]}
+    worker = said("start", "--address=127.64.0.9:12007")
+    assert f"--temp-dir={folder}" in worker
+    assert not [word for word in worker if word.startswith(("--port", "--dashboard-host"))]
+    assert said("health-check", "--address", "127.64.0.9:12007") == ["/long", "health-check", "--address", "127.64.0.9:12007"]
+
+
+def test_without_ray_s_dashboard_it_is_told_what_to_install(tmp_path: Path) -> None:
+    objects = find_objects(objects_in(RAY_TRAIN))
+    (tmp_path / "bin").mkdir()
+    [problem] = check_ray(objects, tmp_path / "bin")
+    assert "pip install 'ray[default]'" in problem.fix
+    assert not [*check_ray(find_objects(objects_in(DIGITS)), tmp_path / "bin")]
+
+
+def test_fewer_nodes_of_ray_without_gpus() -> None:
+    found = scale_down(find_objects(objects_in(RAY_TRAIN)), options(nodes=1)).objects
+    assert [slot.name for slot in found.slots] == ["head 0", "worker 0", "submitter 0"]
+    assert "--num-gpus=0 " in str(found.slots[1].spec.containers[0].args)
+    assert found.leader.made.role == "submitter"

@@ -20,7 +20,7 @@ from trainwright.objects.formats import amount
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.kuberay.releases import FLAG, KUBERAY
-from trainwright.operators.operator import Around, Awaited, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child
 
 CREATED = {"app.kubernetes.io/created-by": "kuberay-operator"}
 PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
@@ -34,6 +34,18 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount, no temporary file
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     return _of_cluster(manifest, around) if manifest["kind"] == "RayCluster" else _of_job(manifest, around)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """Ray takes its options at their word, and starts no node with GPUs that it does not see."""
+    smaller: Tree = copy.deepcopy(dict(manifest))
+    spec = smaller["spec"]["rayClusterSpec"] if manifest["kind"] == "RayJob" else smaller["spec"]
+    for group in spec.get("workerGroupSpecs", ()):
+        size.fewer(group, "replicas", "minReplicas", "maxReplicas")
+    if size.processes is not None:
+        for group in (spec["headGroupSpec"], *spec.get("workerGroupSpecs", ())):
+            group["rayStartParams"] = {**group.get("rayStartParams", {}), "num-gpus": "0"}
+    return smaller
 
 
 def _origin(job: Mapping[str, Any]) -> dict[str, str]:
