@@ -17,6 +17,8 @@ from trainwright_trainer.contract.layout import SPEC_ENV
 
 SERVED = ("/livez", "/readyz", "/metrics")
 """Paths of the supervisor (trainwright_trainer.supervisor)."""
+HTTP = "http"
+"""Name of the container port where the supervisor serves."""
 NODE = ("localhost", "127.0.0.1", "::1")
 _ASKED = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|\$[({]?\w*IP[)}]?):(\d+)")
 
@@ -56,6 +58,8 @@ def _wrong_request(probe: Probe, number: int, told: Specification) -> Iterator[t
     """Of the supervisor's server."""
     asked = probe.http_get
     path = asked.path.partition("?")[0] if asked else ""
+    if asked and asked.port == HTTP:
+        number = told.spec.http_port  # where the port of that name has another number, that is said of it
     if number != told.spec.http_port:
         yield (f"it probes port {number}, and http_port in {told.where} is {told.spec.http_port}: nothing would answer",
                "make the two equal")

@@ -84,8 +84,8 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         changed = [f"{name} -> {value}" for name, value in told.items() if name in stated]
         differences += [Difference("variables", ", ".join(changed))] if changed else []
         smaller = replace(smaller, slots=slots)
-    size = [_pods(len(smaller.slots), len(objects.slots)), *(_sizes(before, specification) if before and specification else ())]
-    return Scaled(smaller, specification, tuple(differences), ", ".join(size))
+    sizes = [_pods(len(smaller.slots), len(objects.slots)), *(_sizes(before, specification) if before and specification else ())]
+    return Scaled(smaller, specification, tuple(differences), ", ".join(sizes))
 
 
 def _pods(here: int, stated: int) -> str:
