@@ -1,4 +1,4 @@
-"""The program of docs/hugging-face.md trains under the supervisor with the run beside it, saves, and resumes."""
+"""The run qwen-texts, which docs/hugging-face.md shows, trains as it is in dist/ under the supervisor, saves, and resumes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.compiler.findings.page import overlay
-from tests.docs.test_snippets import Snippet, snippets
-from tests.pages import DOCS, blocks
+from tests.recipes import recipe
 from tests.trainer.commands.program import run
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port
 
-PAGE = DOCS / "hugging-face.md"
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(300),
     pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed; `make test` installs it"),
@@ -45,23 +42,17 @@ def write_model(folder: Path) -> None:
 
 
 def test_it_saves_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    [program] = [block.body for block in blocks(PAGE) if block.language == "python"]
-    [snippet] = [one for one in snippets(PAGE) if one.block.what.startswith("run")]
-    (tmp_path / "finetune.py").write_text(program)
+    found = recipe("qwen-texts", tmp_path)
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": " ".join(WORDS[n % 5:])}) + "\n" for n in range(64)))
     (tmp_path / "mine").mkdir()
     write_model(tmp_path / "model")
-    processes = {"nodes": 1, "gpus_per_node": 0, "processes_per_node": 2}
-    small = overlay(snippet.run, {"topology": processes, "resources": {"memory": "64Gi"}})
-    manifests = Snippet(snippet.block, small, snippet.cluster).compiled().manifests
-    [spec] = [json.loads(one["data"]["run.json"]) for one in manifests if one["kind"] == "ConfigMap"]
-    here = {"/app": str(tmp_path), "/data/qwen2.5-0.5b": str(tmp_path / "model"), "/data": str(tmp_path)}
+    spec = found.specification
+    spec["world"] |= {"nodes": 1, "processes_per_node": 2, "device": "cpu"}
+    here = {"model": str(tmp_path / "model"), "texts": str(tmp_path / "texts.jsonl"), "save_steps": 2}
 
     def train(steps: int) -> str:
-        words = [sys.executable, *snippet.run["workload"]["command"][1:-1], str(steps), "--save-steps", "2"]
-        for there, path in here.items():
-            words = [word.replace(there, path) if word.startswith(there) else word for word in words]
-        spec["work"]["command"], spec["http_port"] = words, free_port()
+        spec["work"] |= {"command": [sys.executable, str(found.program)], "config": found.config | here | {"steps": steps}}
+        spec["http_port"] = free_port()
         (tmp_path / "run.json").write_text(json.dumps(spec))
         (tmp_path / "mine" / "COMPLETE").unlink(missing_ok=True)
         return "".join(run(tmp_path, "train", "--spec", "run.json", "--directory", "mine"))

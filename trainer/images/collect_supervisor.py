@@ -29,6 +29,9 @@ LEFT_OUT = (
 SERVICES = {"s3", "sso", "sso-oidc", "sts"}
 """Of Amazon's services, those by which an object store and its keys are reached; botocore describes hundreds."""
 
+HAND = ("run", "adapters")
+"""Of our package, what a script imports by a Python of its own."""
+
 
 def main(packages: Path, folder: Path) -> None:
     left_out = shutil.ignore_patterns(*LEFT_OUT)
@@ -39,6 +42,10 @@ def main(packages: Path, folder: Path) -> None:
     for service in own.glob("botocore/data/*/"):
         if service.name not in SERVICES:
             shutil.rmtree(service)
+    hand = folder / "lib" / "hand" / "trainwright_trainer"  # the contract's HAND_FOLDER
+    for part in HAND:
+        shutil.copytree(own / "trainwright_trainer" / part, hand / part, ignore=left_out)
+    shutil.copy(own / "trainwright_trainer" / "__init__.py", hand)
     (folder / "self").symlink_to(".")  # the contract's IMAGE_FOLDER
     (folder / "bin").mkdir()
     shutil.copy(sys.executable, folder / "bin" / "python3")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainwright.cli.runtimes import written
 from trainwright.cli.session import Exit, JsonOption, ProjectOption, no_such, open_project, output, say, show, stop
 from trainwright.findings.codes import found
 from trainwright.findings.locate import dotted, tokens
@@ -131,7 +132,11 @@ def _with_defaults(defaults: DefaultsFile | None) -> Callable[[Data], Data]:
 def files_of(brought: Brought, cluster: str) -> dict[str, str]:
     """Path in a project -> text of each file that an import writes."""
     runs = {f"charts/runs/{one.name}.yaml": MODELINE.format("run") + one.text for one in brought.runs}
-    return runs if brought.profile is None else {profile_path(cluster): MODELINE.format("cluster") + brought.profile_text, **runs}
+    if brought.profile is None:
+        return runs
+    profile = Path(profile_path(cluster))
+    runtimes = {(profile.parent / file).as_posix(): written(one) for file, one in brought.runtimes.items()}
+    return {profile.as_posix(): MODELINE.format("cluster") + brought.profile_text, **runtimes, **runs}
 
 
 def report(brought: Brought) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from trainwright.cli.session import ProjectOption, no_such, open_project, output, stop
-from trainwright.cluster.runtimes import KINDS, digest_of, without_server_fields
+from trainwright.cluster.runtimes import KINDS, digest_of, held_at, without_server_fields
 from trainwright.project.load import PROFILE_SUFFIXES
 from trainwright.reading.document import parse_yaml
 from trainwright.validate.manifests import read_objects
@@ -42,17 +43,17 @@ def command(
         if name in names or not name.replace("-", "").replace(".", "").isalnum():
             stop(f"{name} is there twice, or is no name: a profile has each name once")
         names.add(name)
-        path = folder / "runtimes" / cluster / f"{name}.yaml"
+        path = folder / held_at(cluster, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_written(one), encoding="utf-8")
+        path.write_text(written(one), encoding="utf-8")
         lines.append(f"  {name}: {{file: {path.relative_to(folder).as_posix()}, digest: \"{digest_of(one)}\"}}")
     output("\n".join(lines))
 
 
-def _written(manifest: dict[str, Any]) -> str:
-    """In YAML, or as JSON where a reader of YAML 1.2 would read something else, as of a text such as 1e3."""
+def written(manifest: Mapping[str, Any]) -> str:
+    """A runtime as its file: in YAML, or as JSON where YAML 1.2 would read something else, as of a text such as 1e3."""
     import yaml
 
-    text = yaml.safe_dump(manifest, sort_keys=False, width=120)
+    text = yaml.safe_dump(dict(manifest), sort_keys=False, width=120)
     same = digest_of(parse_yaml(text, "runtime").data) == digest_of(manifest)
     return text if same else json.dumps(manifest, indent=2) + "\n"

@@ -68,6 +68,11 @@ def _below(node: Any, *keys: str) -> Mapping[str, Any]:
     return node if isinstance(node, Mapping) else {}
 
 
+def held_at(cluster: str, name: str) -> str:
+    """The file of a runtime, beside the profile."""
+    return f"runtimes/{cluster}/{name}.yaml"
+
+
 def without_server_fields(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A runtime as somebody would have written it: what the API server and clients note is left out."""
     stated = {key: value for key, value in (manifest.get("metadata") or {}).items() if key in ("name", "namespace", "labels")}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity, Where
+from trainwright.findings.locate import at
 from trainwright.importing.comments import remarks
-from trainwright.importing.draft import Draft, draft
+from trainwright.importing.draft import Draft, draft, entry_of
 from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
 from trainwright.importing.fitting import assign
+from trainwright.importing.hosts import with_hosts
 from trainwright.importing.propose import Proposal, propose
 from trainwright.importing.read import Given
 from trainwright.importing.rest import with_overrides
@@ -67,7 +70,8 @@ class Brought:
     profile: Data | None
     """The one that is drafted; None where the runs go to one that is there."""
     profile_text: str
-    secret: str = ""
+    runtimes: Mapping[str, Data] = field(default_factory=dict)
+    """File beside that profile -> the runtime that it holds."""
     notes: tuple[Finding, ...] = ()
     lacks: tuple[str, ...] = field(default=())
     """What the profile that is there lacks."""
@@ -92,30 +96,66 @@ def bring(
         taken: names of runs that are not this import's to give.
     """
     names, proposals, failed = set(taken), list[Proposal](), list[Failed]()
+    installed = [one.manifest for one in existing.runtimes.values()] if existing else []
     for manifest in given.workloads:
         try:
-            proposals.append(propose(manifest, given, names, team, cluster))
+            proposals.append(propose(manifest, given, names, team, cluster, installed))
             names.add(proposals[-1].name)
         except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
             failed.append(Failed(manifest, [_unread(manifest, error)]))
-    made = draft(cluster, proposals, given) if existing is None else None
-    lacks = assign(proposals, existing) if existing else ()
-    profile = existing or validate_data(Cluster, made.data if made and proposals else _EMPTY, PROFILE, {})
-    fitted: list[tuple[Proposal, Fitted]] = []
-    for proposal in proposals:
-        compiler = Compiler(profile, beneath)
-        try:
-            fitted.append((proposal, with_overrides(proposal, fit(proposal, compiler), compiler)))
-        except CompileError as error:
-            errors = (one for one in error.findings if one.severity is Severity.ERROR)
-            failed.append(Failed(proposal.manifest, [_in_original(proposal, one) for one in errors]))
-        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:  # of a shape that its schema refuses
-            failed.append(Failed(proposal.manifest, [_unread(proposal.manifest, error)]))
+    lacks: list[str] = []
+    proposals = _that_a_profile_can_hold(proposals)
+    while True:
+        tried = [replace(one, words=copy.deepcopy(one.words)) for one in proposals]
+        made = draft(cluster, tried, given) if existing is None else None
+        lacks += assign(tried, existing) if existing else ()
+        profile = existing or validate_data(Cluster, made.data if made and proposals else _EMPTY, PROFILE, {})
+        results = [_fitted(one, Compiler(profile, beneath)) for one in tried]
+        if not any(isinstance(one, str) for one in results):
+            break
+        proposals = [one.without_runtime(result) if isinstance(result, str) else one
+                     for one, result in zip(proposals, results, strict=True)]  # fmt: skip
+    failed += [one for one in results if isinstance(one, Failed)]
+    fitted = [(proposal, one) for proposal, one in zip(tried, results, strict=True) if isinstance(one, Fitted)]
     if made and fitted:
         profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
     runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)
-    text = profile_text(made.data, {key: (f" {why}",) for key, why in made.guesses.items()}) if made and runs else ""
-    return Brought(runs, tuple(failed), made.data if made and runs else None, text, notes=given.findings, lacks=tuple(lacks))
+    if not (made and runs):
+        return Brought(runs, tuple(failed), None, "", notes=given.findings, lacks=tuple(dict.fromkeys(lacks)))
+    text = profile_text(made.written, {key: (f" {why}",) for key, why in made.guesses.items()})
+    return Brought(runs, tuple(failed), made.data, text, made.runtimes, given.findings)
+
+
+def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """On no runtime that is none, nor on another one of a name that a profile has already."""
+    held: dict[str, Data] = {}
+    found = list[Proposal]()
+    for proposal in proposals:
+        if proposal.runtime:
+            name, entry = entry_of(proposal.runtime)
+            if held.get(name, entry) != entry:
+                proposal = proposal.without_runtime(f"a profile has each name once, and another runtime is called {name}")
+            else:
+                try:
+                    validate_data(Cluster, {**_EMPTY, "runtimes": {name: entry}}, PROFILE, {})
+                    held[name] = entry
+                except CompileError as error:
+                    proposal = proposal.without_runtime(error.findings[0].message)
+        found.append(proposal)
+    return found
+
+
+def _fitted(proposal: Proposal, compiler: Compiler) -> Fitted | Failed | str:
+    """The run; or why it cannot refer to its runtime."""
+    try:
+        return with_overrides(proposal, with_hosts(proposal, fit(proposal, compiler), compiler), compiler)
+    except CompileError as error:
+        errors = [one for one in error.findings if one.severity is Severity.ERROR]
+        if proposal.runtime:
+            return errors[0].message
+        return Failed(proposal.manifest, [_in_original(proposal, one) for one in errors])
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:  # of a shape that its schema refuses
+        return Failed(proposal.manifest, [_unread(proposal.manifest, error)])
 
 
 _EMPTY: Data = {"cluster": "empty", "kubernetes": "1.34", "node_pools": {"cpu": {"cpus": 1, "memory": "1Gi"}}}
@@ -169,6 +209,10 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
     manifest = proposal.manifest
     text = given.texts.get(manifest.document.file, "")
     said: Mapping[str, tuple[str, ...]] = remarks(manifest, text, fitted.data, proposal.words.sources)
+    dropped = [Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped]
+    if proposal.refused:
+        there = "/spec/runtimeRef/name"
+        dropped.insert(0, Dropped(manifest.where(there), "/runtime", at(manifest.data, there), proposal.refused))
     hidden = tuple((name, manifest.where(source)) for name, source in proposal.hidden)
     return Imported(
         (manifest, *given.around),
@@ -176,6 +220,6 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
         fitted.data,
         run_text(fitted.data, said),
         fitted.compiled,
-        tuple(Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped),
+        tuple(dropped),
         hidden,
     )

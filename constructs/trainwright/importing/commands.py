@@ -35,7 +35,7 @@ def _without(words: Sequence[str], option: str) -> list[str]:
     dashes = option[: len(option) - len(option.lstrip("-"))]
     whole, within = (
         re.compile(rf"{dashes}{name}(=.*)?", re.DOTALL),
-        re.compile(rf"[ \t]+{dashes}{name}(?:=|[ \t]+)(?:\"[^\"]*\"|'[^']*'|\S+)(?:[ \t]*\\\n)?"),
+        re.compile(rf"(?:^|[ \t]+){dashes}{name}(?:=|[ \t]+)(?:\"[^\"]*\"|'[^']*'|\S+)(?:[ \t]*\\\n)?", re.MULTILINE),
     )
     kept: list[str] = []
     skips = False

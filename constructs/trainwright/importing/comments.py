@@ -91,7 +91,7 @@ def remarks(manifest: Manifest, text: str, data: Data, sources: Mapping[str, str
             place = bisect_right(ordered, comment.line)
             if place == len(ordered):
                 continue
-            line = ordered[place]
+            line = _about(text.splitlines(), comment, ordered[:place], ordered[place])
         about = lines.get(line, [])
         if not about:
             continue
@@ -100,6 +100,19 @@ def remarks(manifest: Manifest, text: str, data: Data, sources: Mapping[str, str
         if here is not None:
             found[here] = (*found.get(here, ()), *comment.lines)
     return found
+
+
+def _about(lines: list[str], comment: Comment, before: list[int], after: int) -> int:
+    """The line that a comment of its own line is about: the next one; or the key of what it ends, where that next one stands
+    further out, or where an item of a list is commented out behind the others.
+    """
+    depths = {one: len(lines[one - 1]) - len(lines[one - 1].lstrip(" ")) for one in (*before, comment.line, after)}
+    items = {one for one in depths if lines[one - 1].lstrip().startswith("- ")}
+    depth, ends_list = depths[comment.line], comment.lines[0].lstrip().startswith("- ") and after not in items
+    if depths[after] > depth or (depths[after] == depth and not ends_list):
+        return after
+    keys = (one for one in reversed(before) if depths[one] < depth or (ends_list and depths[one] == depth and one not in items))
+    return next(keys, after)
 
 
 def _begins(text: str, first: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainwright.cluster.runtimes import digest_of, held_at, without_server_fields
 from trainwright.findings.locate import escape
 from trainwright.importing.pods import Needs
 from trainwright.importing.propose import Proposal
@@ -40,6 +41,15 @@ class Draft:
     data: Data
     guesses: dict[str, str] = field(default_factory=dict)
     """Pointer in the profile -> why it may be wrong."""
+    runtimes: dict[str, Data] = field(default_factory=dict)
+    """File beside the profile -> the runtime that it holds."""
+
+    @property
+    def written(self) -> Data:
+        """Without what stands in files of its own."""
+        held = {name: {key: value for key, value in entry.items() if key != "manifest"}
+                for name, entry in self.data.get("runtimes", {}).items()}  # fmt: skip
+        return {**self.data, **({"runtimes": held} if held else {})}
 
 
 def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
@@ -47,6 +57,7 @@ def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
     made = Draft({"cluster": name, "kubernetes": KUBERNETES})
     made.guesses["/kubernetes"] = "no manifest says it"
     _operators(made, proposals)
+    _runtimes(made, name, proposals, given)
     pools = _Pools(made)
     for proposal in proposals:
         nodes = int(proposal.words.data["topology"]["nodes"])
@@ -198,6 +209,24 @@ def _operators(made: Draft, proposals: Sequence[Proposal]) -> None:
             one["gang_scheduler"] = "volcano"
     elif any("queue" in one.words.data for one in proposals):
         made.data["kueue"] = {"version": f"{'.'.join(map(str, KUEUE.last))}.0"}
+
+
+def _runtimes(made: Draft, cluster: str, proposals: Sequence[Proposal], given: Given) -> None:
+    """Those that runs refer to: as the files have them, or as Trainer's release does."""
+    stated = {text(one.data, "/metadata/name") for one in given.around}
+    for name, entry in (entry_of(one.runtime) for one in proposals if one.runtime):
+        file = held_at(cluster, name)
+        made.data.setdefault("runtimes", {})[name] = {"file": file, **entry}
+        made.runtimes[file] = entry["manifest"]
+        if name not in stated:
+            why = f"as Trainer's own release has it; `trainwright runtimes {cluster} FILE` writes what the cluster has"
+            made.guesses[f"/runtimes/{escape(name)}"] = why
+
+
+def entry_of(runtime: Mapping[str, Any]) -> tuple[str, Data]:
+    """What a profile calls a runtime, and what it has of it."""
+    held = without_server_fields(runtime)
+    return text(held, "/metadata/name"), {"digest": digest_of(held), "manifest": held}
 
 
 def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainwright.cluster import Cluster
+from trainwright.command.launchers import TORCH_LAUNCHERS, launches
+from trainwright.command.reading import read
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator, at, escape, tokens
@@ -16,6 +18,7 @@ from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data, leaves, removed
 from trainwright.reading import validate_data
 from trainwright.run import Run
+from trainwright.topology import LAUNCHER_VARIABLES
 
 RUN, PROFILE = "run", "profile"
 """What the files of a run that nobody has written yet are called in findings."""
@@ -69,7 +72,21 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
             break
     if best is None:
         raise first or CompileError([])
-    return _shortest(best, compiler)
+    return _shortest(_told(best, compiler), compiler)
+
+
+def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
+    """With the variables of launchers where a program without one was told them, by values that the plan has otherwise."""
+    words = [*(fitted.data["workload"].get("command") or ()), *(fitted.data["workload"].get("args") or ())]
+    taken = {pointer.removeprefix("/env/") for pointer, _, _ in fitted.dropped}
+    started = launches(read(tuple(words))) if words else ()
+    if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in started):
+        return fitted
+    data = {**fitted.data, "workload": {**fitted.data["workload"], "launcher_variables": True}}
+    try:
+        return Fitted(data, compiler(data), fitted.dropped)
+    except CompileError:
+        return fitted
 
 
 def _lost(fitted: Fitted) -> int:
@@ -77,6 +94,8 @@ def _lost(fitted: Fitted) -> int:
     return sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped)
 
 
+_OF_ITS_RUNTIME = frozenset({"TW335", "TW401"})
+"""That a run cannot be on the runtime that it names, or cannot say there what it says."""
 _PARTS = frozenset({"files", "roles", "mounts", "containers"})
 
 
@@ -88,6 +107,8 @@ def _repaired(data: Data, compiler: Compiler) -> Fitted:
             return Fitted(data, compiler(data), dropped)
         except CompileError as error:
             errors = [one for one in error.findings if one.severity is Severity.ERROR]
+            if "runtime" in data and any(one.code in _OF_ITS_RUNTIME for one in errors):
+                raise
             if (changed := _with_commands(data, errors)) is not None:
                 data = changed
                 continue

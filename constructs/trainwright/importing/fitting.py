@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainwright.cluster import Cluster, NodePool
+from trainwright.cluster.runtimes import digest_of
 from trainwright.importing.draft import claims_of
 from trainwright.importing.pods import Needs
 from trainwright.importing.propose import Proposal
+from trainwright.objects.fields import text
 from trainwright.operators import TARGETS
 
 
@@ -63,6 +65,12 @@ def _lacking(proposal: Proposal, cluster: Cluster) -> Iterator[str]:
     for one in (target.operator, *target.depends_on):
         if one is not None and one.name not in cluster.operators:
             yield f"operator {one.name}, for {target.title}"
+    if proposal.runtime:
+        name = text(proposal.runtime, "/metadata/name")
+        if name not in cluster.runtimes:
+            yield f"runtime {name}; `trainwright runtimes {cluster.cluster} FILE` writes it"
+        elif digest_of(cluster.runtimes[name].manifest) != digest_of(proposal.runtime):
+            yield f"runtime {name} as the files have it: its own is another one"
     space = cluster.namespaces.get(proposal.namespace)
     if space is None:
         yield f"namespace {proposal.namespace}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.findings.locate import at, escape
@@ -52,6 +52,20 @@ class Proposal:
     """Role -> what its pods need; those with ranks under the empty name."""
     hidden: tuple[tuple[str, str], ...]
     """Variables whose values are secrets, and where the object has them."""
+    instead: Proposal | None = None
+    """The one for where a run cannot refer to the runtime that this one names."""
+    around: tuple[Mapping[str, Any], ...] = ()
+    """The other objects of the files, and of the profile."""
+    refused: str = ""
+    """Why it is in place of one that does."""
+
+    @property
+    def runtime(self) -> Mapping[str, Any] | None:
+        """The runtime that it refers to."""
+        return self.said.runtime
+
+    def without_runtime(self, why: str) -> Proposal:
+        return replace(self.instead or self, refused=why)
 
     @property
     def name(self) -> str:
@@ -62,24 +76,37 @@ class Proposal:
         return str(self.words.data["namespace"])
 
 
-def propose(manifest: Manifest, given: Given, names: set[str], team: str | None, cluster: str) -> Proposal:
+def propose(
+    manifest: Manifest, given: Given, names: set[str], team: str | None, cluster: str, installed: Sequence[Mapping[str, Any]] = ()
+) -> Proposal:
     """The run of one object.
 
     Args:
         names: of the runs before it, which differ from its own.
         team: who owns it, where the object does not say so.
         cluster: the profile that it goes to.
+        installed: objects that the profile holds.
 
     Raises:
         LookupError: for an object that it names, and that is not given.
         ValueError: it makes no pods.
     """
     objects = [one.data for one in given.around]
-    said = operator.said(manifest.data, operator.Around(objects))
+    said = operator.said(manifest.data, operator.Around([*objects, *installed]))
+    whole = _proposal(manifest, (said and said.instead) or said, given, names, team, cluster)
+    whole = replace(whole, around=(*objects, *installed))
+    if said is None or said.instead is None:
+        return whole
+    return replace(_proposal(manifest, said, given, names, team, cluster), instead=whole, around=whole.around)
+
+
+def _proposal(
+    manifest: Manifest, said: Said | None, given: Given, names: set[str], team: str | None, cluster: str
+) -> Proposal:
     if said is None or not said.parts or not any(one.ranks for one in said.parts):
         raise ValueError("it makes no pods")
     metadata, words = mapping(manifest.data, "/metadata"), Words()
-    _of_others(manifest.data, objects)
+    _of_others(manifest.data, [one.data for one in given.around])
     name = _name(manifest.data, names)
     of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
     labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
@@ -88,6 +115,10 @@ def propose(manifest: Manifest, given: Given, names: set[str], team: str | None,
     words.say("/namespace", text(metadata, "/namespace") or "default", "/metadata/namespace")
     words.say("/cluster", cluster)
     words.say("/target", said.target, "/kind")
+    if said.runtime:
+        words.say("/runtime", text(said.runtime, "/metadata/name"), "/spec/runtimeRef/name")
+        if not mapping(said.runtime, "/spec/podGroupPolicy"):
+            words.say("/gang", False)  # nobody would start its pods together
     maps = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("ConfigMap")}
     pods = [spoken(part, maps, f"{name}-secrets") for part in said.parts]
     base = max((one for one in pods if one.part.ranks), key=lambda one: one.part.pods)
@@ -206,12 +237,16 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
             words.say(under + pointer, value, source)
         if one.needs.gpus:
             words.say(f"{under}/gpus", one.needs.gpus, part.pointer)
-    if own.get("image") != base.words.data.get("image"):
-        _copy(words, one, "image", under)
+    if own.get("image") != base.words.data.get("image") or (part.further and not own.keys() & {"command", "args"}):
+        _copy(words, one, "image", under)  # whose entrypoint is its program
     for field in ("resources", *OF_ALL):
         alike = own.get(field) == base.words.data.get(field)
         if not alike or (not part.ranks and field != "security"):
             _copy(words, one, field, under)
+    for field in ("privileged", "capabilities") if not part.ranks else ():  # what the run states of these is for its ranks
+        if field in own.get("security", {}):
+            pointer = f"/security/{field}"
+            words.say(under + pointer, own["security"][field], one.words.sources.get(pointer, ""))
     if one is not work and not (part.ranks and work.part.ranks and own.get("ports") == work.words.data.get("ports")):
         _copy(words, one, "ports", under)
     if one is not work:
@@ -223,10 +258,11 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
 
 def _program_of(words: Words, one: Spoken, work: Spoken) -> None:
     under, own = f"/roles/{one.part.role}", one.words.data
-    if [own.get("command"), own.get("args")] != [work.words.data.get("command"), work.words.data.get("args")]:
+    theirs = work.words.data
+    if one.part.further or [own.get("command"), own.get("args")] != [theirs.get("command"), theirs.get("args")]:
         for field in ("command", "args"):
             _copy(words, one, field, under)
-    if own.get("working_dir") != work.words.data.get("working_dir"):
+    if own.get("working_dir") != theirs.get("working_dir"):
         _copy(words, one, "working_dir", under)
 
 

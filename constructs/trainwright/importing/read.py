@@ -42,7 +42,10 @@ _NUMBERS = frozenset({
     "replicas", "parallelism", "completions", "numNodes", "minReplicas", "maxReplicas", "slotsPerWorker", "minAvailable",
     "backoffLimit",
 })  # fmt: skip
-_TEXTS = frozenset({"image", "claimName", "namespace", "schedulerName", "priorityClassName"})
+_TEXTS = frozenset({
+    "image", "claimName", "namespace", "schedulerName", "priorityClassName", "serviceAccountName", "secretName",
+    "runtimeClassName",
+})  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -182,7 +185,7 @@ def _without_selector(data: dict[str, Any]) -> dict[str, Any]:
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """Each value goes that the API server would write again."""
-    whole = operator.defaults(data)
+    whole = copy.deepcopy(operator.defaults(data))  # which may be the very object
     for keys, _ in sorted(_scalars(data.get("spec"), ("spec",)), key=lambda one: -len(one[0])):
         owner = at(data, pointer_to(keys[:-1]))
         if not isinstance(owner, dict) or keys[-1] not in owner:

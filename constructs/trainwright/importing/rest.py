@@ -69,7 +69,8 @@ def _missing(proposal: Proposal, fitted: Fitted) -> Iterator[tuple[str, Data]]:
 
 def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
     """Role -> the spec of its first pod, as its controller makes it."""
-    objects = fitted.compiled.manifests
+    installed = fitted.compiled.cluster.runtimes.values()
+    objects = [*fitted.compiled.manifests, *(one.manifest for one in installed)]
     carrier = next((one for one in objects if operator.makes_pods(one)), None)
     if carrier is None:
         return {}

@@ -14,28 +14,17 @@ from trainwright.reading.scalar import ScalarError, written_scalar
 
 WIDTH = 110
 _ORDER = (
-    "run", "team", "namespace", "cluster", "target", "node_pool", "queue", "priority", "gang", "image", "image_pull_policy",
-    "image_pull_secrets", "topology", "workload", "env", "env_from", "files", "file_modes", "mounts", "resources",
-    "resource_claims", "security", "service_account", "host_network", "placement", "node_affinity", "runtime_class",
+    "run", "team", "namespace", "cluster", "target", "runtime", "node_pool", "queue", "priority", "gang", "image",
+    "image_pull_policy", "image_pull_secrets", "topology", "workload", "env", "env_from", "files", "file_modes", "mounts",
+    "resources", "resource_claims", "security", "service_account", "host_network", "placement", "node_affinity", "runtime_class",
     "scheduling_gates", "containers", "ports", "probes", "pre_stop", "restarts", "on_disruption", "grace",
     "deadline", "pod_labels", "pod_annotations", "labels", "annotations", "roles",
 )  # fmt: skip
 """Of a run: what it is, where it goes, what it does, and then all else."""
 _WITHIN = (
-    "kind",
-    "engine",
-    "nodes",
-    "gpus_per_node",
-    "processes_per_node",
-    "pods",
-    "command",
-    "args",
-    "cpu",
-    "memory",
-    "requests",
-    "name",
-    "image",
-)
+    "name", "kind", "engine", "nodes", "gpus_per_node", "processes_per_node", "pods", "image", "command", "args", "env", "mounts",
+    "cpu", "memory", "requests",
+)  # fmt: skip
 _PLAIN = re.compile(r"(-+[A-Za-z0-9]|[A-Za-z0-9_./$^~+])[^\n\t\x00-\x1f\x7f]*")
 _SAFE_IN_FLOW = re.compile(r"[^\[\]{},]*")
 
@@ -115,7 +104,7 @@ class _Writer:
             items = [self.flow(each) for each in value]
             return None if None in items else f"[{', '.join(str(each) for each in items)}]"
         if isinstance(value, str):
-            return None if "\n" in value and len(value) > 2 else scalar(value, in_flow=True)
+            return None if _block(value) is not None else scalar(value, in_flow=True)
         return flow_scalar(value)
 
 

@@ -76,7 +76,9 @@ def pace_facts(case: Case) -> Iterator[Fact]:
         "goodput": f"{goodput:.0%}" if goodput is not None and goodput < GOODPUT and attempts > RESTARTS else "",
         "parts": "",
     }  # fmt: skip
-    shown = [f"a step takes {seconds:.3g} s", f"slowest rank {fields['rank']} at {fields['ratio']} x the median"]
+    shown = [f"a step takes {seconds:.3g} s"]
+    if "slowest_rank" in values:
+        shown.append(f"slowest rank {fields['rank']} at {fields['ratio']} x the median")
     if for_data is not None and for_others is not None:
         fields["parts"] = f"{for_others / seconds:.0%} in collectives, {for_data / seconds:.0%} for data"
         shown.insert(1, fields["parts"])

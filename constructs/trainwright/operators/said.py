@@ -51,6 +51,10 @@ class Said(NamedTuple):
     kinds: tuple[str, ...]
     """Kinds of topology that it may carry; the first one where its command says nothing."""
     words: Mapping[str, tuple[Any, str]] = {}
+    runtime: Mapping[str, Any] | None = None
+    """An object of somebody else that it refers to and that has the rest of its pods. ``parts`` have what it says itself."""
+    instead: Said | None = None
+    """The same where a run cannot refer to that object, whose parts are then the run's own."""
 
 
 def count(owner: object, pointer: str, default: int = 1) -> int:

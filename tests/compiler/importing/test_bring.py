@@ -28,8 +28,8 @@ def brought(text: str, existing: Cluster | None = None) -> Brought:
     return bring(read([Source("given.yaml", text)]), "imported", existing)
 
 
-def only(text: str) -> Imported:
-    found = brought(text)
+def only(text: str, existing: Cluster | None = None) -> Imported:
+    found = brought(text, existing)
     assert not found.failed, [finding for one in found.failed for finding in one.findings]
     (run,) = found.runs
     return run
@@ -50,7 +50,8 @@ def assert_whole(text: str, folder: Path) -> Imported:
     """That the run is what its own file says, that its objects are accepted, and that these give it back."""
     run = only(text)
     assert validate(Run, parse_yaml(run.text, "run.yaml")) == run.compiled.run
-    again = only(emitted(run))
+    refers = "runtime" in run.run  # to an object that is not its own
+    again = only(emitted(run), run.compiled.cluster if refers else None)
     assert again.run == run.run
     (folder / "objects.yaml").write_text(emitted(run), encoding="utf-8")
     report = validate_files([folder / "objects.yaml"], Path(CRDS) if CRDS else None, lambda _: "1.34", lambda _: True)
@@ -211,3 +212,123 @@ def ways(node: Any, way: tuple[Any, ...] = ()) -> Any:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield (*way, key)
         yield from ways(value, (*way, key))
+
+
+ON_A_RUNTIME = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: on-it, namespace: lab}
+spec:
+  runtimeRef: {name: ours}
+  trainer: {numNodes: 2, command: [torchrun, /app/train.py], env: [{name: LEVEL, value: info}]}
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: PATCH}}}}]}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: ours, resourceVersion: "7"}
+spec:
+  mlPolicy: {numNodes: 1, torch: {numProcPerNode: 4}}
+  template:
+    spec:
+      failurePolicy: {maxRestarts: 7}
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                priorityClassName: high
+                nodeSelector: {pool: training}
+                containers:
+                - name: node
+                  image: torch:2.9
+                  workingDir: /app
+                  env: [{name: PLATFORM, value: "yes"}]
+                  resources: {limits: {cpu: 8, memory: 32Gi, nvidia.com/gpu: 4}}
+"""
+
+
+def test_a_train_job_refers_to_its_runtime_and_says_nothing_of_it() -> None:
+    found = brought(ON_A_RUNTIME.replace("PATCH", "{serviceAccountName: trains}"))
+    (one,), (held,) = found.runs, found.runtimes.values()
+    said = one.run
+    assert (said["runtime"], said["service_account"], said["env"]) == ("ours", "trains", {"LEVEL": "info"})
+    assert said["topology"] == {"kind": "ddp", "nodes": 2, "gpus_per_node": 4}
+    assert not said.keys() & {"restarts", "priority", "gang", "node_affinity", "files"}
+    assert said["resources"] == {"cpu": "none", "memory": "none"}
+    assert [each["kind"] for each in one.compiled.manifests] == ["TrainJob"]
+    assert held["metadata"] == {"name": "ours"}
+    assert "    file: runtimes/imported/ours.yaml\n    digest: sha256:" in found.profile_text
+    again = only(emitted(one), one.compiled.cluster)
+    assert again.run == said
+
+
+MORE = "{name: more, template: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}"
+
+
+@pytest.mark.parametrize(("was", "now", "why"), [
+    ("PATCH", "{securityContext: {runAsUser: 7}}", "decides securityContext of the pods"),
+    ("- name: node\n        template", f"- {MORE}\n      - name: node\n        template", "has the Jobs more, node"),
+    ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "has Jobs of launcher and workers"),
+])  # fmt: skip
+def test_a_run_that_cannot_refer_to_its_runtime_brings_one_and_says_why(was: str, now: str, why: str) -> None:
+    launcher = "mpirun" if "mpi:" in now else "torchrun"
+    run = only(ON_A_RUNTIME.replace(was, now).replace("PATCH", "{}").replace("torchrun", launcher))
+    assert "runtime" not in run.run
+    assert (run.run["priority"], run.run["env"].get("PLATFORM")) == ("high", "yes")
+    first = run.dropped[0]
+    assert (first.pointer, first.value) == ("/runtime", "ours")
+    assert why in first.why
+
+
+def test_a_runtime_is_that_of_the_profile_which_else_lacks_it() -> None:
+    text = ON_A_RUNTIME.replace("PATCH", "{}")
+    profile = only(text).compiled.cluster
+    there = brought(text.partition("---")[0], profile)
+    assert (there.lacks, there.runs[0].run["runtime"]) == ((), "ours")
+    other = brought(text.replace("maxRestarts: 7", "maxRestarts: 8"), profile)
+    assert other.lacks == ("runtime ours as the files have it: its own is another one",)
+    without = brought(text, validate(Cluster, parse_yaml(found_profile(text), "imported.yaml")))
+    assert without.lacks[0] == "runtime ours; `trainwright runtimes imported FILE` writes it"
+    assert "runtime" not in without.runs[0].run
+
+
+def found_profile(text: str) -> str:
+    """The one that is drafted, without its runtimes."""
+    kept, _, rest = brought(text).profile_text.partition("runtimes:")
+    return kept + "node_pools:" + rest.partition("node_pools:")[2]
+
+
+STEPS = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: steps}
+spec:
+  replicatedJobs:
+  - name: fetch
+    template: {spec: {template: {spec: {containers: [{name: c, image: 'a:1', command: [fetch]}]}}}}
+  - name: work
+    dependsOn: [{name: fetch, status: Complete}]
+    template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [{name: c, image: 'a:1', command: [work]}]}}}}
+  - name: driver
+    template: {spec: {template: {spec: {containers: [{name: c, image: 'a:1'}]}}}}
+"""
+
+
+def test_a_job_that_others_wait_to_see_end_comes_first_and_one_without_a_command_runs_its_image() -> None:
+    run = only(STEPS).run
+    assert (run["topology"]["nodes"], run["workload"]["command"]) == (2, ["work"])
+    assert (run["roles"]["fetch"]["starts"], run["roles"]["fetch"]["command"]) == ("first", ["fetch"])
+    assert (run["roles"]["driver"]["image"], run["roles"]["driver"]["must_end"]) == ("a:1", True)
+
+
+def test_a_program_that_was_told_where_rank_0_is_is_told_it_again() -> None:
+    (job,) = yaml.safe_load_all(SAMPLES["indexed-job"])
+    main = job["spec"]["template"]["spec"]["containers"][0]
+    job["metadata"]["name"], job["spec"]["template"]["spec"]["subdomain"] = "pair", "met"
+    main |= {"command": ["python", "t.py"], "env": [{"name": "MASTER_ADDR", "value": "pair-0.met"}]}
+    run = only(json.dumps(job))
+    assert run.run["workload"]["launcher_variables"] is True

@@ -11,6 +11,7 @@ from tests.compiler.live.test_beside import JOB, NODES, PODS, PROJECT, RUN, Data
 from trainwright.live.decides import Decider
 from trainwright.live.diagnose import Diagnosis, diagnose
 from trainwright.live.runs import case_for, written_for
+from trainwright.live.scrape import pace_facts
 from trainwright.live.snapshot import Snapshot, of_list
 from trainwright.live.status import Line, status_lines
 
@@ -85,3 +86,11 @@ def test_without_its_numbers_nothing_is_said_of_its_pace() -> None:
 def test_infinite_numbers_are_no_numbers() -> None:
     line = line_of(scraped(WELL | {"step_seconds": float("inf"), "goodput": float("nan")}, "training"))
     assert (line.state, line.step_seconds, line.goodput) == ("training", None, None)
+
+
+def test_no_rank_is_called_slowest_where_none_says_what_it_waits() -> None:
+    """As those of a script that tells its steps alone."""
+    case = case_for(scraped({"step": 120.0, "step_seconds": 0.5}, "training"), RUN)
+    [fact] = pace_facts(case)
+    assert "a step takes 0.5 s" in fact.shows
+    assert "slowest" not in fact.shows

@@ -17,7 +17,7 @@ from trainwright.cli.hold import command as hold
 from trainwright.findings import CompileError, Severity
 
 H100 = "charts/clusters/h100-ib.yaml"
-MOVED = ("deepspeed-training", "llama-1b-ddp", "llama-finetune", "own-script")
+MOVED = ("deepspeed-training", "demand-forecast", "llama-1b-ddp", "llama-finetune", "own-script", "qwen-chat", "qwen-texts")
 """Runs whose pods take their share of a node's CPUs."""
 
 
@@ -32,7 +32,7 @@ def smaller_nodes(here: Scratch) -> None:
 
 
 def held(here: Scratch, *arguments: str) -> Scratch:
-    """The profile edited, and the four runs held against it."""
+    """The profile edited, and those runs held against it."""
     smaller_nodes(here)
     assert_ended(here.run("hold", *MOVED, "--reason", "until the evaluation is over", *arguments), 0)
     return here
@@ -58,7 +58,7 @@ def test_a_cause_is_said_once_with_both_ways_out(here: Scratch) -> None:
     smaller_nodes(here)
     ended = here.run("synth")
     assert_ended(
-        ended, 1, f"{H100}:14:5: error TW501 profile h100-ib: node_pools/h100/cpus 192 → 128 changes pod resources", "of 4 runs",
+        ended, 1, f"{H100}:14:5: error TW501 profile h100-ib: node_pools/h100/cpus 192 → 128 changes pod resources", "of 7 runs",
         f"trainwright roll {' '.join(MOVED)}", f"trainwright hold {' '.join(MOVED)}",
     )
     assert ended.stderr.count("TW501") == 1
@@ -77,7 +77,7 @@ def test_held_runs_keep_their_bytes(here: Scratch, way: str) -> None:
     assert here.dist() == before
     checked = here.run("check")
     assert_ended(checked, 0)
-    assert checked.stdout.startswith("25 runs and 7 foundations: in order; held: " + ", ".join(MOVED))
+    assert checked.stdout.startswith("28 runs and 7 foundations: in order; held: " + ", ".join(MOVED))
     assert here.git("diff", "--name-only", "--", "dist") == ""
     said = record(here, "llama-1b-ddp")["hold"]
     assert (said["since"], said["why"]) == ("0.2.0.dev0", "until the evaluation is over")
@@ -90,7 +90,7 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     """A label waits; an edit that restarts, `roll` and `state: done` do not."""
     before = here.dist()
     held(here).synth()
-    label, edited, rolled, retired = MOVED
+    label, _, edited, rolled, retired, *_ = MOVED
     identity = record(here, edited)["identity"]
     here.write(f"charts/runs/{label}.yaml", here.read(f"charts/runs/{label}.yaml") + "labels: {example.com/note: later}\n")
     here.write(f"charts/runs/{edited}.yaml", here.read(f"charts/runs/{edited}.yaml").replace("base: 3e-4", "base: 2e-4"))
@@ -104,7 +104,8 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     assert f"{edited}-{identity}".encode() not in after[path.format(edited)]
     assert f"{rolled}-{would_be[rolled]}".encode() in after[path.format(rolled)]
     assert path.format(retired) not in after
-    assert [file.name for file in sorted((here.root / "charts/held").iterdir())] == [f"{label}.yaml"]
+    left = [name for name in MOVED if name not in (edited, rolled, retired)]
+    assert [file.stem for file in sorted((here.root / "charts/held").iterdir())] == left
     assert all("hold" not in record(here, name) for name in (edited, rolled, retired))
     assert_ended(here.run("check"), 0)
 

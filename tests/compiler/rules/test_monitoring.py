@@ -27,6 +27,7 @@ def on_monitoring(run: Data | None = None, monitoring: Any = WATCHED) -> list[Fi
         (command("torchrun", "train.py"), WATCHED, ["TW320"]),
         (command("torchrun", "train.py"), None, []),
         (script("python", "train.py"), WATCHED, ["TW321"]),
+        (script("python", "train.py") | {"checkpoints": {"by": "script"}}, WATCHED, []),
         ({}, WATCHED | {"watches": ["training"]}, []),
         ({}, WATCHED | {"watches": []}, ["TW322"]),
         ({}, WATCHED | {"watches": ["monitoring", "other"]}, ["TW322"]),

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.adapters.tiny import write_conversations, write_model
+from tests.engines.adapters.tiny import write_conversations, write_model, write_preferences, write_series
 from tests.engines.pods import Pod, Pods, address
 from tests.engines.processes import ROOT
 from tests.processes import wait_until
+from tests.recipes import recipe
 
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptStarted
 
-SCRIPTS = ("accelerated", "sharded", "lightning_fit", "fabric_loop")
+SCRIPTS = ("accelerated", "sharded", "fabric_loop")
 GUIDE = ROOT / "docs/guides/trl.md"
 
 
@@ -99,17 +100,38 @@ def test_interrupted_it_ends_as_one_that_was_not(pods: Pods, tmp_path: Path, nam
     Twin(pods, tmp_path, [sys.executable, "-m", f"tests.engines.adapters.scripts.{name}"], {}, "result").interrupt()
 
 
-def test_the_guide_of_trl(pods: Pods, tmp_path: Path) -> None:
-    """Its program as it stands there, on a tiny model."""
-    [program] = re.findall(r"^```python app/sft.py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "sft.py").write_text(program)
+def test_the_recipe_of_sft(pods: Pods, tmp_path: Path) -> None:
+    """As it is in dist/, on a tiny model."""
+    found = recipe("qwen-chat", tmp_path)
     write_model(tmp_path / "model")
     write_conversations(tmp_path / "conversations.jsonl")
-    asked = {
+    asked = found.config | {
         "model": str(tmp_path / "model"), "conversations": str(tmp_path / "conversations.jsonl"), "steps": 80, "save_steps": 10,
         "max_length": 32, "learning_rate": 1e-2,
     }
-    Twin(pods, tmp_path, [sys.executable, str(tmp_path / "sft.py")], asked, "final/adapter_model.safetensors").interrupt()
+    Twin(pods, tmp_path, [sys.executable, str(found.program)], asked, "final/adapter_model.safetensors").interrupt()
+
+
+def test_the_recipe_of_lightning(pods: Pods, tmp_path: Path) -> None:
+    found = recipe("demand-forecast", tmp_path)
+    write_series(tmp_path / "demand.npy")
+    asked = found.config | {
+        "series": str(tmp_path / "demand.npy"), "epochs": 2, "batches": 300, "batch": 8, "width": 16, "save_steps": 20,
+    }
+    Twin(pods, tmp_path, [sys.executable, str(found.program)], asked, "final.pt").interrupt()
+
+
+def test_the_program_of_dpo(pods: Pods, tmp_path: Path) -> None:
+    """As it stands in the guide."""
+    [program] = re.findall(r"^```python app/dpo.py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "dpo.py").write_text(program)
+    write_model(tmp_path / "model")
+    write_preferences(tmp_path / "preferences.jsonl")
+    asked = {
+        "model": str(tmp_path / "model"), "preferences": str(tmp_path / "preferences.jsonl"), "steps": 60, "save_steps": 10,
+        "max_length": 32, "learning_rate": 1e-2,
+    }
+    Twin(pods, tmp_path, [sys.executable, str(tmp_path / "dpo.py")], asked, "final/adapter_model.safetensors").interrupt()
 
 
 def test_each_script_is_tested() -> None:

@@ -1,9 +1,12 @@
-"""A chat model of a few thousand parameters with its tokenizer, and conversations to fine-tune it on."""
+"""A chat model of a few thousand parameters with its tokenizer, what it is fine-tuned on, and series to forecast."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 UNKNOWN = "<unk>"
 WORDS = ["<pad>", "<eos>", UNKNOWN, "user", "assistant", ":", *(f"w{number}" for number in range(58))]
@@ -31,10 +34,26 @@ def write_model(folder: Path) -> None:
 
 def write_conversations(path: Path, number: int = 256) -> None:
     """A line each, in the form that TRL reads."""
-    def words(seed: int) -> str:
-        return " ".join(f"w{(seed * 7 + position * 3) % 58}" for position in range(6))
+    _write_lines(path, [{"messages": [_turn("user", one), _turn("assistant", one + 1)]} for one in range(number)])
 
-    def turns(one: int) -> list[dict[str, str]]:
-        return [{"role": "user", "content": words(one)}, {"role": "assistant", "content": words(one + 1)}]
 
-    path.write_text("".join(json.dumps({"messages": turns(one)}) + "\n" for one in range(number)))
+def write_preferences(path: Path, number: int = 256) -> None:
+    """A line each, in the form that TRL reads: of two answers to a prompt, the one that is liked better."""
+    _write_lines(path, [
+        {"prompt": [_turn("user", one)], "chosen": [_turn("assistant", one + 1)], "rejected": [_turn("assistant", one + 5)]}
+        for one in range(number)
+    ])
+
+
+def _turn(role: str, seed: int) -> dict[str, str]:
+    return {"role": role, "content": " ".join(f"w{(seed * 7 + position * 3) % 58}" for position in range(6))}
+
+
+def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_series(path: Path) -> None:
+    """Hourly values of four things, each with its own day."""
+    hours = np.arange(400)
+    np.save(path, np.stack([np.sin(hours * 2 * np.pi / 24 + phase) for phase in range(4)]).astype(np.float32))

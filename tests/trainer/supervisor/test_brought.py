@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trainwright_trainer.contract.layout import brought_python
+from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
+from trainwright_trainer.contract.spec import Script, ScriptCheckpoints
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.bring import bring
 from trainwright_trainer.supervisor.interpreter import interpreter
+from trainwright_trainer.supervisor.pod.launcher import hand_path
 
 
 def folder(path: Path) -> Path:
@@ -43,3 +46,13 @@ def test_only_the_folder_is_copied_and_a_second_try_replaces_the_first(tmp_path:
     assert (there / "lib" / "ld.so").read_text() == "lib/ld.so"
     assert (there / "lib" / "ld.so").stat().st_mode & 0o777 == 0o755
     assert there.stat().st_mode == mode
+
+
+@pytest.mark.parametrize("said", [{"checkpoints": ScriptCheckpoints()}, {"config": {}}])
+def test_a_script_that_calls_us_finds_what_was_brought_behind_its_own_packages(tmp_path: Path, said: dict[str, Any]) -> None:
+    work, hand = Script(command=("python", "train.py"), **said), tmp_path / HAND_FOLDER
+    assert hand_path(work, {}, tmp_path) == {}, "an image that has us has it installed"
+    hand.mkdir(parents=True)
+    assert hand_path(work, {}, tmp_path) == {"PYTHONPATH": str(hand)}
+    assert hand_path(work, {"PYTHONPATH": "/app:/lib"}, tmp_path) == {"PYTHONPATH": f"/app:/lib:{hand}"}
+    assert hand_path(Script(command=("python", "train.py")), {}, tmp_path) == {}

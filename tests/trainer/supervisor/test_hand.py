@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.run.hand import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED
 
+OF_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="DDP is torch's")
 STEPS = """
     import os, sys, time
     from trainwright_trainer import run
@@ -214,3 +216,43 @@ def test_a_folder_with_the_hand_alone_is_enough(new_run: NewRun, tmp_path: Path,
     run.pods[0].process.send_signal(signal.SIGTERM)
     assert run.wait() == [ExitCode.PREEMPTED_SAVED], run.logs()
     assert f"from {tmp_path}" in run.pods[0].log_path.read_text()
+
+
+SLOW_BY_ITSELF = """
+    import time
+    from trainwright_trainer import run
+    from trainwright_trainer.run import hand
+    hand.PACE_SECONDS, hand.PACE_STEPS = 0.3, 2
+    others = 0.1 if run.world.rank == 0 else 0
+    for n in range(1, 10**9):
+        time.sleep(0.15 - others)
+        with run.waiting():
+            time.sleep(others)
+        run.step(n)
+"""
+SLOW_UNDER_DDP = """
+    import time
+    import torch
+    import torch.distributed as dist
+    from trainwright_trainer import run
+    from trainwright_trainer.adapters.ddp import watch
+    from trainwright_trainer.run import hand
+    hand.PACE_SECONDS, hand.PACE_STEPS = 0.3, 2
+    dist.init_process_group("gloo")
+    model = torch.nn.Linear(8, 1)
+    watch(model)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    for n in range(1, 10**9):
+        time.sleep(0.05 + 0.1 * run.world.rank)
+        wrapped(torch.ones(4, 8)).sum().backward()
+        run.step(n)
+"""
+
+
+@pytest.mark.parametrize("source", [SLOW_BY_ITSELF, pytest.param(SLOW_UNDER_DDP, marks=OF_TORCH)], ids=["waiting", "ddp"])
+def test_a_slow_rank_is_told_from_the_one_that_waits_for_it(new_run: NewRun, source: str) -> None:
+    """Their steps take equally long."""
+    run = new_run(nodes=2, work=script(source))
+    leader, _ = run.start_all()
+    wait_until(lambda: any(event.get("ranks") == [1] for event in leader.log() if event["event"] == "stragglers"), "it is named")
+    assert "\ntrainwright_slow_ranks " in leader.get("/metrics")[1]

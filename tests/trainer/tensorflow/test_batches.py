@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data.batch import share_step
-from trainwright_trainer.data.dataset import Columns
+from trainwright_trainer.data.dataset import Columns, HeldOut
 from trainwright_trainer.data.order import DataOrder, evaluation_slices
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.batches import IGNORED, Batches
@@ -43,7 +43,7 @@ def test_training(workers: int, replicas: int, micro: int, accumulation: int, si
 def test_evaluation(workers: int, replicas: int, micro: int, size: int) -> None:
     seen, counts = [], set()
     for worker in range(workers):
-        batches = list(Batches(Place(worker, workers, 0, worker), replicas, micro).evaluation(numbered(size), None))
+        batches = list(Batches(Place(worker, workers, 0, worker), replicas, micro).evaluation(HeldOut(numbered(size)), None))
         counts.add(len(batches))
         seen += [label for batch in batches for replica in batch for label in replica.labels if label != IGNORED]
         ranks = [evaluation_slices(size, worker * replicas + replica, workers * replicas, micro) for replica in range(replicas)]

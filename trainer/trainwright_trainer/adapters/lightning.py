@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from trainwright_trainer import run
+from trainwright_trainer.adapters.ddp import watch
 
 if "lightning" in sys.modules:
     from lightning.pytorch.callbacks import Callback
@@ -44,6 +45,7 @@ class TrainwrightCallback(Callback):  # type: ignore[misc]  # the tests' own env
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._step = self._saved = trainer.global_step
+        watch(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """All ranks come here after each batch; some batches end no optimizer step."""

@@ -19,6 +19,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trainwright_trainer import run
+from trainwright_trainer.adapters.ddp import watch
 
 
 def newest() -> str | None:
@@ -32,6 +33,9 @@ class TrainwrightCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self._stopping = False
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        watch(kwargs["model"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """All ranks come here after each optimizer step."""

@@ -26,6 +26,8 @@ BROUGHT_FOLDER = "/trainwright-supervisor"
 """Where a pod finds the supervisor that it brings along, if its image has none."""
 IMAGE_FOLDER = "/self"
 """The same folder in its own image, whose root it is: a link to the root, for Python looks for its library in no root."""
+HAND_FOLDER = "lib/hand"
+"""Below that folder: what a script's own Python imports of us, and no more, for ``PYTHONPATH``."""
 BRING_MODULE = "trainwright_trainer.supervisor.bring"
 """Copies it there, from its own image."""
 

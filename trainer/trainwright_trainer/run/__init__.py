@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from trainwright_trainer.run.hand import hand
+from trainwright_trainer.run.hand import Waiting, hand
 from trainwright_trainer.run.launched import World
 from trainwright_trainer.run.launched import world as _world
 from trainwright_trainer.run.saving import Checkpoint, CheckpointError, Checkpoints
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Checkpoints", "ConfigError", "World", "checkpoints", "config", "phase", "should_stop",
-    "step", "stopped", "world",
+    "step", "stopped", "waiting", "world",
 ]
 
 T = TypeVar("T")
@@ -92,6 +92,15 @@ def stopped(*, saved: bool = True) -> NoReturn:
 def phase(activity: Activity) -> None:
     """Say what this rank does until its next :func:`step`. Each has its own limit before it counts as a hang."""
     hand().phase(activity)
+
+
+def waiting() -> Waiting:
+    """``with run.waiting():`` around what lets this rank wait for others, such as a collective that returns when it is done.
+
+    All ranks leave a collective together, so their steps take equally long, however slow one is. By what each waits, the slow
+    ones are found. On a GPU a collective returns before it is done: :mod:`trainwright_trainer.adapters.ddp` has its clock.
+    """
+    return Waiting()
 
 
 @overload

@@ -14,6 +14,7 @@ from trainwright_trainer.run.link import AGREEMENT_ENV, BareLink, inherited_sock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any, NoReturn
 
@@ -23,6 +24,8 @@ PREEMPTED_SAVED, PREEMPTED_NOT_SAVED = 210, 211
 """Two of the exit codes of the contract."""
 NEWS_SECONDS = 1.0
 """Between two looks at a loss: one on a GPU is waited for."""
+PACE_SECONDS, PACE_STEPS = 10.0, 5
+"""Over which a rank's pace is averaged, at the least: less says more of garbage collectors than of ranks."""
 
 
 class HandLink(BareLink):
@@ -54,6 +57,11 @@ class Hand:
         self._due = 0.0
         self._latest: dict[str, Any] = {}
         self._told: dict[str, Any] = {}
+        self.waited = 0.0
+        """Seconds for other ranks since the pace was told last."""
+        self.clocks: list[Callable[[], float]] = []
+        """Of others who count such seconds: what came since they were asked last."""
+        self._paced: tuple[int, float] | None = None
         if self.link is not None:
             if threading.current_thread() is threading.main_thread():
                 offer_stacks(os.environ)
@@ -65,7 +73,8 @@ class Hand:
         again, self.at_step = number == self.at_step, number
         if self.link is None:
             return
-        if self._phase != "training":
+        cut = self._phase != "training"
+        if cut:
             self.phase("training")
         self.link.mark()
         if again:  # more is known of it
@@ -78,10 +87,41 @@ class Hand:
             values = {name: _number(value) for name, value in values.items()}
         else:  # what is on a device stays there
             values = {name: value for name, value in values.items() if isinstance(value, (int, float))}
+        self._pace(number, now, cut)
         values["step"], values["at"] = number, now
         if not self._told:
             self._told = values  # what happened before the first step is no part of any
         self._latest = values
+
+    def _pace(self, number: int, now: float, cut: bool) -> None:
+        """Tell what steps went into. Who never waited, or waits where nobody looks, is not compared.
+
+        Args:
+            cut: Whether something else was done since the step before, so that the time between them is no step's.
+        """
+        if self._paced is None:
+            self._paced = number, now
+            self._waits()  # those before were no step's
+        if cut and self._latest:
+            self._paced = self._paced[0] + number - self._latest["step"], self._paced[1] + now - self._latest["at"]
+        steps, seconds = number - self._paced[0], now - self._paced[1]
+        if self.link is None or steps < PACE_STEPS or seconds < PACE_SECONDS:
+            return
+        waited = min(seconds, self._waits())
+        if waited > 0:
+            each = {"step_seconds": seconds / steps, "waited_seconds": waited / steps}
+            self.link.say({"type": "pace", "step": number, "split": each})
+        self._paced = number, now
+
+    def _waits(self) -> float:
+        """Seconds since this was asked last."""
+        waited, self.waited = self.waited + sum(clock() for clock in self.clocks), 0.0
+        return waited
+
+    def wait_is_over(self, seconds: float) -> None:
+        """It was for other ranks. Those outside of steps, for an evaluation for example, do not count."""
+        if self._phase == "training":
+            self.waited += seconds
 
     def should_stop(self) -> bool:
         """At a boundary that all ranks pass in the same order."""
@@ -157,6 +197,16 @@ class Hand:
             rank = self.world.rank
             cause = {"rank": rank, "kind": "Preempted", "message": f"rank {rank} stopped, as it was told, at step {self.at_step}"}
             self.link.end({"type": "result", "code": code, "cause": cause, "step": self.at_step})
+
+
+class Waiting:
+    """What :func:`run.waiting` gives."""
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *raised: object) -> None:
+        hand().wait_is_over(time.monotonic() - self._began)
 
 
 def _number(value: Any) -> float:

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 from trainwright.findings.locate import Locator, at
 from trainwright.importing.accounting.commands import same_meaning
-from trainwright.importing.accounting.matching import Compiled, Manifest, View, called, matched, name_of, views
+from trainwright.importing.accounting.matching import (
+    Compiled,
+    Manifest,
+    View,
+    called,
+    labels_of_pods,
+    matched,
+    name_of,
+    views,
+)
 from trainwright.importing.accounting.ours import Addition, Ours
 from trainwright.importing.accounting.pairing import ABSENT, Leaf, kind_of_name
 from trainwright.importing.accounting.rows import otherwise, row_of, rows
@@ -73,7 +82,8 @@ def account(
     ones, ours = list(views(original)), [*compiled, *beside]
     pairs = matched(ones, ours)
     names = {called(ones[index].tree): name_of(ours[number].manifest) for index, number in pairs.items()}
-    sides = [Side(view, pairs.get(index), ours, names) for index, view in enumerate(ones)]
+    pods = labels_of_pods([view.tree for view in ones])
+    sides = [Side(view, pairs.get(index), ours, names, pods) for index, view in enumerate(ones)]
     here = Ours(ours, sides, locate or Locator())
     carrier = next((index for index, view in enumerate(ones) if makes_pods(view.tree)), 0)
     added = [number for number in range(len(compiled)) if number not in pairs.values()]
@@ -106,7 +116,7 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
     if side.is_of_the_server(leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
     if side.number is None:
-        return _of_an_object(said, side.view, ours)
+        return _of_an_object(said, side, ours)
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:
         return said(Fate.CHANGED, *alike)
     if leaf.mine is not ABSENT and leaf.here is not None:
@@ -127,6 +137,9 @@ def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Ver
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
     if (file := ours.file(number, leaf)) is not None:
+        if (named := ours.under_our_names(leaf.value)) != leaf.value:
+            why = "it names hosts that nothing has any more: they are called after the run's content, which no file of it can say"
+            return said(Fate.CHANGED, leaf.value, f"{why}; as of this run it would be {named[:300]}", stands=file, lost=True)
         return said(Fate.RENAMED, leaf.value, stands=file)
     if (files := ours.files(number, side, leaf)) is not None:
         return said(Fate.CHANGED, files, "each file of the run stands at its own path, where its folder may have others")
@@ -157,11 +170,12 @@ def _by_command(side: Side, number: int, leaf: Leaf, ours: Ours) -> tuple[str, s
 _WORDS = ("command", "args")
 
 
-def _of_an_object(said: _Said, view: View, ours: Ours) -> Verdict:
+def _of_an_object(said: _Said, side: Side, ours: Ours) -> Verdict:
     """Of a leaf of an object that stands for none of ours."""
-    referred = called(view.tree) in ours.referred
+    view, referred = side.view, called(side.view.tree) in ours.referred
     for row in rows()["objects"]:
-        if view.tree["kind"] in row["kinds"] and (referred or not row.get("referred")):
+        held = (referred or not row.get("referred")) and not (row.get("apart") and side.finds_pods)
+        if view.tree["kind"] in row["kinds"] and held:
             return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     return said(Fate.LEFT_OUT, why=f"no object of the run is this {view.tree['kind']}", lost=True)
 

@@ -14,7 +14,7 @@ from trainwright.manifest import foundation
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.objects.fields import items
-from trainwright.operators.operator import makes_pods
+from trainwright.operators.operator import Around, defaults, makes_pods, pods
 
 Manifest = dict[str, Any]
 
@@ -93,6 +93,19 @@ def matched(ones: Sequence[View], compiled: Sequence[Compiled]) -> dict[int, int
             if GroupKind.of(view.tree) in WRAPPERS or (free and makes_pods(view.tree)):
                 pairs.setdefault(index, carrier)
     return pairs
+
+
+def labels_of_pods(objects: Sequence[Manifest]) -> list[dict[str, str]]:
+    """Of the pods that controllers make of the original."""
+    found: list[dict[str, str]] = []
+    for one in objects:
+        if makes_pods(one):
+            try:
+                made = pods(defaults(one), Around(objects))
+            except (AttributeError, KeyError, LookupError, TypeError, ValueError):
+                continue
+            found += [each.labels for each in (*made.pods, *made.later)]
+    return found
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from trainwright.importing.accounting.side import Side, equal
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, answer_for
 from trainwright.objects.stored import fill_in_pod
-from trainwright.operators.operator import defaults
+from trainwright.operators.operator import defaults, makes_pods
 
 
 class Addition(NamedTuple):
@@ -32,6 +32,7 @@ class Ours:
 
     def __init__(self, objects: Sequence[Compiled], sides: Sequence[Side], locate: Locator) -> None:
         self._objects, self._locate = objects, locate
+        self._hosts = [side.hosts for side in sides if side.hosts and makes_pods(side.view.tree)]
         self.referred = {one for each in objects for one in references(each.manifest)}
         taken = {(side.number, leaf.here) for side in sides for leaf in side.leaves if leaf.mine is not ABSENT}
         self._free = [
@@ -44,6 +45,12 @@ class Ours:
         """Places that stand for a leaf of another place; what is below them too."""
         matched_to = {side.number for side in sides if side.number is not None}
         self._stored = {number: _stored(objects[number].manifest) for number in matched_to}
+
+    def under_our_names(self, text: str) -> str:
+        """A text in which hosts of the original's pods are those of ours."""
+        for hosts in self._hosts:
+            text = hosts.renamed(text)
+        return text
 
     def manifest(self, number: int) -> Manifest:
         return self._objects[number].manifest
@@ -131,7 +138,8 @@ class Ours:
                 text, why = "/".join((kind, *leaf.place)), self.why(number, leaf.pointer)
                 quiet = any(fnmatchcase(text, pattern) for pattern in rows()["quiet"])
                 if not quiet and at(bare, leaf.pointer) != leaf.value:
-                    found.setdefault((row_of("adds", text) or {"why": why})["why"], {}).setdefault(_field(leaf), why)
+                    row = row_of("adds", text, asked=self._answer(number, leaf.pointer)[1].source.startswith("run:/containers/"))
+                    found.setdefault((row or {"why": why})["why"], {}).setdefault(_field(leaf), why)
         for number in added:
             manifest, why = self._objects[number].manifest, self.why(number, "")
             row = row_of("adds", manifest["kind"]) or {"why": why}

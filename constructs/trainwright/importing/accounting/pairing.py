@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from trainwright.findings.locate import escape
+from trainwright.importing.hosts import ENDS
 
 Tree = dict[str, Any]
 
@@ -333,7 +334,7 @@ class Hosts(NamedTuple):
             roles = "|".join(map(re.escape, sorted(self.roles, key=len, reverse=True)))
             role = rf"-(?P<role>{roles})" if roles else "(?P<role>)"
             services = "|".join(map(re.escape, sorted(self.services, key=len, reverse=True)))
-            host = rf"(?<![\w.-]){re.escape(self.there)}{role}(?P<number>(?:-\d+)+)(?P<domain>\.(?:{services}))?(?![\w-])"
+            host = rf"(?<![\w.-]){re.escape(self.there)}{role}(?P<number>(?:-\d+)+)(?P<domain>\.(?:{services}))?{ENDS}"
             text = re.sub(host, self._host, text)
         return re.sub(r"(?<=/etc/volcano/)([\w-]+)(?=\.host\b)", lambda task: self.roles.get(task[1], task[1]), text)
 

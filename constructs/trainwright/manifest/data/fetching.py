@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trainwright.findings.locate import escape
 from trainwright.identity import short_hash
+from trainwright.manifest.data import hub
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
@@ -103,8 +104,7 @@ def _container(data: DataPlan, preparation: Preparation) -> Tree:
     return {
         "name": "fetch",
         "image": Why(preparation.image, f"{source}/image", "as asked"),
-        "command": ["/bin/sh", "-c", _script()],
-        "env": [*_environment(data, preparation), *settings(preparation, source)],
+        **(hub.told(preparation, source, _folder(data)) if preparation.store == "hf" else _rclone(data, preparation, source)),
         "resources": {"requests": dict(amounts), "limits": dict(amounts)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": container_security(OWN),
@@ -117,14 +117,25 @@ def _script() -> str:
     return Path(__file__).with_name("fetch.sh").read_text(encoding="utf-8")
 
 
+def _folder(data: DataPlan) -> str:
+    return literal(posixpath.join(VOLUME, data.folder))
+
+
+def _rclone(data: DataPlan, preparation: Preparation, source: str) -> Tree:
+    """What copies out of an object store: the script, and what it and rclone are told."""
+    return {
+        "command": ["/bin/sh", "-c", _script()],
+        "env": [*_environment(data, preparation), *settings(preparation, source)],
+    }
+
+
 def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:
     source = _source(data)
-    folder = literal(posixpath.join(VOLUME, data.folder))
     reason = "a folder of its own for each source: what a run reads never changes under it"
     path = f"store:{preparation.source.partition('://')[2]}"
     return [
         Why({"name": "SOURCE", "value": literal(path)}, f"{source}/source", "bucket and prefix, as rclone writes them"),
-        Why({"name": "FOLDER", "value": folder}, source, reason),
+        Why({"name": "FOLDER", "value": _folder(data)}, source, reason),
         Why({"name": "ORIGIN", "value": literal(preparation.source)}, f"{source}/source", "for messages, and for the marker"),
         Why({"name": "CREDENTIALS", "value": credentials(preparation)}, source, "for messages: who reads"),
         Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only"),  # noqa: S108
@@ -153,9 +164,9 @@ FETCH_JOB = ObjectKind(
         f"{_POD}/automountServiceAccountToken": "copying needs no access to the API server; clouds bring tokens of their own",
         f"{_POD}/enableServiceLinks": "variables for every Service of the namespace would be noise, and can collide",
         f"{_POD}/securityContext": "as strict as the `restricted` pod security standard; the user whom the runs read as",
-        f"{_POD}/containers": "one container: rclone, and the script around it",
+        f"{_POD}/containers": "one container: the tool that copies",
         f"{_POD}/containers/0/command": "copies, compares, and writes the marker last; finds the marker and ends the next time",
-        f"{_POD}/containers/0/env": "what the script and rclone are told",
+        f"{_POD}/containers/0/env": "what the tool is told",
         f"{_POD}/containers/0/resources": "requests equal limits",
         f"{_POD}/containers/0/terminationMessagePolicy": "the last lines of the log say what is wrong",
         f"{_POD}/containers/0/securityContext": "as strict as the `restricted` standard, with a read-only root file system",

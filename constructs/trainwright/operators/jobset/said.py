@@ -15,11 +15,12 @@ JOBS = "/spec/replicatedJobs"
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
-    """The Job whose pods have GPUs trains, or the first one; of those alike, the larger."""
+    """The Job whose pods have GPUs trains, or the first one that no other waits to see end; of those alike, the larger."""
     parts = tuple(_part(manifest, number, one) for number, one in items(manifest, JOBS))
     if not parts:
         raise LookupError("it has no replicatedJobs")
-    lead = max(parts, key=lambda one: (_gpus(one) > 0, one.pods if _gpus(one) else -parts.index(one)))
+    ended = {name for one in parts for name, status in _awaited(manifest, one, parts).items() if status == "Complete"}
+    lead = max(parts, key=lambda one: (_gpus(one) > 0, one.role not in ended, one.pods if _gpus(one) else -parts.index(one)))
     first = lead._replace(role="node", ranks=True, further=False, words={})
     others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
     spec = f"{JOBS}/{parts.index(lead)}/template/spec"
@@ -47,20 +48,19 @@ def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence
     if text(manifest, order) == "InOrder":
         start = "before" if parts.index(part) < parts.index(lead) else "after"
     else:
-        start = (
-            "before"
-            if name in _awaited(manifest, lead, parts)
-            else "after"
-            if lead.role in _awaited(manifest, part, parts)
-            else ""
-        )
+        awaited = _awaited(manifest, lead, parts).get(name)
+        before = "first" if awaited == "Complete" else "before" if awaited else ""
+        start = before or ("after" if lead.role in _awaited(manifest, part, parts) else "")
+    if start == "first":
+        part = part._replace(words={key: word for key, word in part.words.items() if key != "/must_end"})
+        order = f"{JOBS}/{parts.index(lead)}/dependsOn"
     words = {**part.words, **({"/starts": (start, order)} if start else {})}
     return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
 
 
-def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> list[str]:
-    """The Jobs whose pods must be ready before a part has any."""
-    return [text(one, "/name") for _, one in items(manifest, f"{JOBS}/{parts.index(part)}/dependsOn")]
+def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> dict[str, str]:
+    """The Jobs whose pods must be something before a part has any -> ``Ready`` or ``Complete``."""
+    return {text(one, "/name"): text(one, "/status") for _, one in items(manifest, f"{JOBS}/{parts.index(part)}/dependsOn")}
 
 
 def _gpus(part: Part) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.findings.locate import at, escape
+from trainwright.manifest.labels import MANAGED
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators.job.said import part_of
 from trainwright.operators.jobset.said import JOBS
@@ -20,10 +21,14 @@ _TRAINER = {"image": "image", "command": "command", "args": "args", "env": "env"
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
-    """A runtime is a TrainJob that adds nothing to it."""
+    """A runtime is a TrainJob that adds nothing to it. One that a run of ours brought goes with that run."""
     if text(manifest, "/kind") in RUNTIMES:
         return _said({"spec": {}}, manifest)
-    return _said(manifest, _runtime(manifest, around))
+    runtime = _runtime(manifest, around)
+    whole = _said(manifest, runtime)
+    if MANAGED.items() <= mapping(runtime, "/metadata/labels").items():
+        return whole
+    return _said(manifest, _bare(runtime))._replace(runtime=runtime, instead=whole)
 
 
 def _runtime(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:
@@ -37,33 +42,54 @@ def _runtime(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:
     raise LookupError(f"{kind} {name} is not among the objects; add what `kubectl get {kind.lower()} {name} -o yaml` prints")
 
 
-def _released(policy: str, image: str, numbers: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _bare(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a runtime what a run of it repeats, and not what it leaves to it: what its container runs, and on how many devices."""
+    spec = runtime["spec"]
+    jobs = [{**job, "template": {**job["template"], "spec": _bare_job(job["template"]["spec"])}}
+            for job in spec["template"]["spec"]["replicatedJobs"]]  # fmt: skip
+    return {**runtime, "spec": {**spec, "template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def _bare_job(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    pod = job["template"]["spec"]
+    containers = []
+    for one in pod["containers"]:
+        if one["name"] == NODE:
+            devices = {
+                field: {name: amount for name, amount in mapping(one, f"/resources/{field}").items() if "/" in name}
+                for field in ("limits", "requests")
+            }
+            repeated = {key: one[key] for key in ("name", "image", "command", "args") if key in one}
+            containers.append({**repeated, "resources": devices})
+    volumes = {key: pod[key] for key in ("volumes",) if key in pod}  # which a patch may mount
+    return {**job, "template": {"spec": {"containers": containers, **volumes}}}
+
+
+def _released(name: str, policy: str, image: str, numbers: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     trains = {"metadata": {"labels": {ANCESTOR: "trainer"}}}
     jobs = [
-        {"name": name, "template": {**(trains if name == names[0] else {}), "spec": {"template": {"spec": {
-            "containers": [{"name": NODE, **({"image": image} if image else {})}]}}}}}
-        for name in names
+        {"name": job, "template": {**(trains if job == names[0] else {}), "spec": {"template": {"spec": {
+            "containers": [{"name": NODE, "image": image}]}}}}}
+        for job in names
     ]  # fmt: skip
-    return {"spec": {"mlPolicy": {"numNodes": 1, policy: dict(numbers)}, "template": {"spec": {"replicatedJobs": jobs}}}}
+    spec = {"mlPolicy": {"numNodes": 1, policy: dict(numbers)}, "template": {"spec": {"replicatedJobs": jobs}}}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": RUNTIMES[0], "metadata": {"name": name}, "spec": spec}
 
 
+_OPEN_MPI = {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True}
 RELEASED: Mapping[str, Mapping[str, Any]] = {
-    "torch-distributed": _released("torch", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime", {}, NODE),
-    "deepspeed-distributed": _released(
-        "mpi",
-        "ghcr.io/kubeflow/trainer/deepspeed-runtime",
-        {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True},
-        LAUNCHER,
-        NODE,
-    ),
-    "mlx-distributed": _released(
-        "mpi", "ghcr.io/kubeflow/trainer/mlx-runtime", {"mpiImplementation": "OpenMPI", "runLauncherAsNode": True}, LAUNCHER, NODE
-    ),
-    "jax-distributed": _released("jax", "nvcr.io/nvidia/jax:25.10-py3", {}, NODE),
-    "xgboost-distributed": _released("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime", {}, NODE),
+    str(one["metadata"]["name"]): one
+    for one in (
+        _released("torch-distributed", "torch", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime", {}, NODE),
+        _released("jax-distributed", "jax", "nvcr.io/nvidia/jax:25.10-py3", {}, NODE),
+        _released("xgboost-distributed", "xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime", {}, NODE),
+        _released("deepspeed-distributed", "mpi", "ghcr.io/kubeflow/trainer/deepspeed-runtime", _OPEN_MPI, LAUNCHER, NODE),
+        _released("mlx-distributed", "mpi", "ghcr.io/kubeflow/trainer/mlx-runtime", _OPEN_MPI, LAUNCHER, NODE),
+    )
 }
-"""Runtimes of Trainer's own release by name, as far as a run of them differs (kubeflow/trainer, manifests/base/runtimes, at
-8c0f5059b of 2026-08-21). A cluster may have others under these names: with the runtime among the files they are not asked.
+"""Runtimes of Trainer's own release by name, whole but for those under mpirun (kubeflow/trainer, manifests/base/runtimes, at
+8c0f5059b of 2026-08-21; torch and JAX are the same at v2.3.0). A cluster may have others under these names: with the runtime
+among the files, or in the profile, they are not asked.
 """
 
 

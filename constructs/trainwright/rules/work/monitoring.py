@@ -79,12 +79,12 @@ def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "no pod serves metrics: no alert watches the run, and no dashboard shows it",
             "use workload script, which puts the program under the supervisor, or accept it",
         )
-    elif not isinstance(context.run.workload, TrainerWorkload | BoostingWorkload):
+    elif not isinstance(context.run.workload, TrainerWorkload | BoostingWorkload) and context.run.saved_by != "script":
         yield found(
             "TW321",
             where,
             "the program reports no steps: only restarts and idle GPUs raise an alert",
-            "use workload trainer if it can do the work, or watch the program's own log",
+            "let the program call trainwright_trainer.run and write checkpoints: {by: script}, or watch its own log",
         )
 
 

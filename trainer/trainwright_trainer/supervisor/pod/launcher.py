@@ -16,7 +16,7 @@ from typing import Protocol
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.contract.layout import HAND_FOLDER, SPEC_ENV
 from trainwright_trainer.contract.spec import RunSpec, Script, Work, World
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
@@ -103,6 +103,18 @@ def rank_environment(
         **attempt_variables(attempt, resume_before),
         LINK_FD_ENV: str(link),
     }
+
+
+def hand_path(work: Script, inherited: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Where a script that calls ``trainwright_trainer.run`` finds it, behind whatever its image or run put there.
+
+    Args:
+        home: The folder that this Python lives in. One that was brought along has the hand beside it; an image has it installed.
+    """
+    hand = home / HAND_FOLDER
+    if (work.checkpoints is None and work.config is None) or not hand.is_dir():
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (inherited.get("PYTHONPATH"), str(hand))))}
 
 
 def attempt_variables(attempt: str, resume_before: int | None) -> dict[str, str]:
@@ -270,8 +282,8 @@ def local_launcher(
     first = node * world.processes_per_node
     inherited = setting.environ
     is_script = isinstance(setting.spec.work, Script)
-    if is_script:  # one that is killed has written its last lines
-        inherited = {"PYTHONUNBUFFERED": "1", **inherited}
+    if isinstance(setting.spec.work, Script):  # one that is killed has written its last lines
+        inherited = {"PYTHONUNBUFFERED": "1", **inherited, **hand_path(setting.spec.work, inherited, Path(sys.prefix))}
 
     def environment(local_rank: int, start: Start, link: int) -> dict[str, str]:
         return rank_environment(
