@@ -107,7 +107,7 @@ class Rehearsal:
 
     def _scrape(self, names: set[str], over: threading.Event) -> None:
         """Ask all pods for their metrics again and again, as Prometheus does, only more often."""
-        while not over.wait(SCRAPE_SECONDS):
+        while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in self._addresses:
                 with suppress(OSError), urllib.request.urlopen(f"http://{address}:{self._port}/metrics", timeout=1) as answer:
                     families = text_string_to_metric_families(answer.read().decode())

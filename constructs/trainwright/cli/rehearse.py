@@ -11,6 +11,7 @@ import typer
 
 from trainwright.cli.session import ProjectOption, fail, for_target, open_sources, run_file, say, stop, today
 from trainwright.findings import CompileError
+from trainwright.operators.operator import makes_pods
 from trainwright.project.build import build_run
 from trainwright.project.status import last_records
 
@@ -107,7 +108,9 @@ def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path, 
     folder = where.root / ".rehearsal" / f"{run}.{target}"
     path = folder.with_suffix(f".{target}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json_encoder.dumps({"apiVersion": "v1", "kind": "List", "items": list(built.compiled.manifests)}))
+    compiled = built.compiled  # a Job that fetches data is the namespace's, and no pod of the run
+    items = [one for number, one in enumerate(compiled.manifests) if number not in compiled.shared or not makes_pods(one)]
+    path.write_text(json_encoder.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     say(f"compiled from {file.name} for {target}: this plays {where.shown(path)}, which is not in dist/\n")
     return path, folder, _runtimes(file.run, sources)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -51,8 +51,12 @@ def _lines(seen: Seen, chosen: bool) -> list[Line]:
 
 def _watch(first: Seen, chosen: bool, again: Callable[[], Seen], seconds: int) -> None:
     """One table that changes on a terminal; elsewhere a line for each run whose state changes."""
+    from rich.console import Console
+
+    from trainwright.report.screen import Screen, can_redraw
+
     looks = _looks(first, again, seconds)
-    if not sys.stdout.isatty():
+    if not can_redraw(console := Console()):
         before: dict[str, tuple[str, str]] = {}
         for seen, failed in looks:
             if failed:
@@ -63,14 +67,10 @@ def _watch(first: Seen, chosen: bool, again: Callable[[], Seen], seconds: int) -
                     output(f"{seen.snapshot.now:%H:%M:%S}  {'  '.join(cell for cell in line.cells() if cell != '-')}")
                     before[line.name] = (line.state, line.pods)
         return
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
+    with closing(Screen(console)) as screen:
         for seen, failed in looks:
             lines = _lines(seen, chosen)
-            last = f"{seen.snapshot.now:%H:%M:%S}  {failed or summary(lines)}"
-            live.update(Text("\n".join([*table(lines), last])), refresh=True)
+            screen.draw([*table(lines), f"{seen.snapshot.now:%H:%M:%S}  {failed or summary(lines)}"])
 
 
 def _looks(first: Seen, again: Callable[[], Seen], seconds: int) -> Iterator[tuple[Seen, str]]:

@@ -10,6 +10,7 @@ from trainwright.live.ends import ends_of
 from trainwright.live.runs import Expected, case_for, strangers
 from trainwright.live.scrape import scrape_of
 from trainwright.live.snapshot import Snapshot
+from trainwright.report.screen import columns
 from trainwright.units import counted
 
 COLUMNS = ("run", "state", "pods", "step", "to go", "last commit", "attempts", "goodput", "note")
@@ -122,10 +123,7 @@ def _by_messages(case: Case, line: Line) -> Line:
 
 def table(lines: Sequence[Line]) -> list[str]:
     """Rows with their columns below each other; a column that is empty in all of them is left out."""
-    rows = [list(COLUMNS), *(line.cells() for line in lines)]
-    kept = [index for index, _ in enumerate(COLUMNS) if index < 2 or any(row[index] != "-" for row in rows[1:])]
-    widths = {index: max(len(row[index]) for row in rows) for index in kept}
-    return ["  ".join(row[index].ljust(widths[index]) for index in kept).rstrip() for row in rows]
+    return columns([COLUMNS, *(line.cells() for line in lines)])
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,15 @@ class IndexFailed:
 Decision = Replace | Restart | IndexDone | IndexFailed | JobEnd
 
 
+class Question(NamedTuple):
+    """An HTTP GET of a pod that runs."""
+
+    role: str
+    """Whose first pod is asked."""
+    port: int
+    path: str
+
+
 class Controller(ABC):
     """Of one object. Takes each pod's end once and says what follows."""
 
@@ -120,6 +129,13 @@ class Controller(ABC):
     @abstractmethod
     def record(self, end: PodEnd) -> Decision:
         """What it does now that this pod has ended."""
+
+    def asks(self, end: PodEnd) -> Question | None:
+        """What it asks before :meth:`record`, of an end that does not say by itself how the run went."""
+        return None
+
+    def heard(self, answer: str) -> None:  # noqa: B027 - most ask nothing
+        """What the pod answered; empty where none did."""
 
     def restarted(self, restarts: int) -> JobEnd | None:
         """What it makes of containers that the kubelet has started again in their pods, so many in all."""

@@ -2,8 +2,7 @@
 
 ``defaults.py``, ``pods.py``, ``ended.py``, ``status.py`` and ``said.py`` of a folder have one function each, named like its file,
 which takes objects of all kinds of that operator. A folder without ``defaults.py`` is of an operator that has no mutating
-webhook. A new kind is one line in ``FOLDERS``. What follows when a pod has ended is in ``ended.py``; of KubeRay it is not known
-here yet.
+webhook. A new kind is one line in ``FOLDERS``. What follows when a pod has ended is in ``ended.py``.
 """
 
 from __future__ import annotations
@@ -142,8 +141,11 @@ class Resized(Protocol):
 class Ended(Protocol):
     """What an operator's controller does when pods of an object end."""
 
-    def __call__(self, manifest: Mapping[str, Any], around: Around) -> Controller:
-        """It knows the pods as :class:`Pods` makes them, and no others. Raises what that raises."""
+    def __call__(self, manifest: Mapping[str, Any], around: Around) -> Controller | None:
+        """It knows the pods as :class:`Pods` makes them, and no others. None where no pod's end is the end of the object.
+
+        Raises what :class:`Pods` raises.
+        """
 
 
 class Status(Protocol):
@@ -227,9 +229,9 @@ def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
 
 
 def ended(manifest: Mapping[str, Any], around: Around) -> Controller | None:
-    """What the controller of its kind does when pods of an object end: see :class:`Ended`. None where that is not known."""
-    part: Ended | None = _part(FOLDERS[GroupKind.of(manifest)], "ended")
-    return part(manifest, around) if part else None
+    """What the controller of its kind does when pods of an object end: see :class:`Ended`."""
+    part: Ended = _part(FOLDERS[GroupKind.of(manifest)], "ended")
+    return part(manifest, around)
 
 
 def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Standing:

@@ -13,6 +13,7 @@ from itertools import permutations
 from typing import Any
 
 from trainwright.command.launchers import MPI_LAUNCHERS, Launch, launches
+from trainwright.command.model import Simple
 from trainwright.command.reading import read
 from trainwright.findings import Severity
 from trainwright.manifest.kinds import GroupKind
@@ -30,13 +31,22 @@ from trainwright.validate.programs import program_findings
 from trainwright_trainer.contract.layout import BIND_ENV, SUPERVISE_COMMAND
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - what a manifest states
-SERVED = ("/livez", "/readyz", "/metrics")
-"""Paths of the supervisor (trainwright_trainer.supervisor)."""
 FATAL = frozenset({"TW406", "TW411", "TW420", "TW423", "TW476", "TW477"})
 """Findings on programs after which ranks do not meet, or do not start."""
 INDEX = "JOB_COMPLETION_INDEX"
+PROCESSES_TOLD = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
+"""Variables by which a controller tells a launcher how many ranks it starts in a pod."""
 _CONNECT = frozenset({"nc", "ncat", "netcat", "curl", "wget", "telnet"})
+_FOREGROUND = re.compile(r"-\w*[Dd]\w*")
+"""Of sshd."""
 _LASTING = frozenset({"infinity", "inf"})
+_SERVERS = frozenset({"yes", "redis-server", "etcd", "memcached", "watch"})
+"""Programs that stay in the foreground, whatever their options usually are."""
+_FOREVER = re.compile(
+    r"\bwhile\s+(?:true|:|\[+\s+1\s+\]+|!\s*false)\s*[;\n]|\buntil\s+(?:false|!\s*true)\s*[;\n]|\bfor\s*\(\(\s*;\s*;\s*\)\)"
+)
+"""Loops that only something in them ends."""
+_CONDITIONS = frozenset({"[", "[[", "test", "grep"})
 _ENDS = frozenset({"break", "exit", "return", "exec", "kill"})
 CLAIM = GroupKind("", "PersistentVolumeClaim")
 NAMESPACE = GroupKind("", "Namespace")
@@ -47,11 +57,11 @@ def check_agreements(objects: Objects, specification: Specification | None) -> I
     yield from _check_programs(objects)
     yield from _check_policies(objects)
     yield from _check_claims(objects)
+    yield from _check_stated_twice(objects)
     for slot in objects.first_of_roles:
         yield from _check_names_resolve(slot.spec, objects.place(slot))
         for container in slot.spec.all_containers:
             where = objects.place(slot, container)
-            yield from _check_stated_twice(container, where)
             yield from _check_sub_paths(slot, container, objects, where)
             yield from _check_sshd(slot.spec, container, where)
         yield from _check_awaited(slot, objects)
@@ -59,7 +69,7 @@ def check_agreements(objects: Objects, specification: Specification | None) -> I
             if not container.is_sidecar and (why := _never_ends(container)):
                 yield Blocker(objects.place(slot, container), f"{why}, so no container of the pod would start",
                               "let it end, or make it a sidecar: restartPolicy: Always")
-        if specification is not None and slot.reads_specification:
+        if specification is not None and specification.supervises and slot.reads_specification:
             yield from _check_specification(slot, specification, objects)
 
 
@@ -136,19 +146,24 @@ def _check_names_resolve(spec: PodSpec, where: str) -> Iterator[Blocker]:
                       "write dnsPolicy: ClusterFirst, or remove it")
 
 
-def _check_stated_twice(container: Container, where: str) -> Iterator[Blocker]:
-    """A controller puts its variables behind those of the template, and the last one counts."""
-    last = {variable.name: variable for variable in container.env}
-    for variable in container.env:
-        wins = last[variable.name]
-        if variable.value and (wins.value, wins.value_from) != (variable.value, None):
-            sets = wins.value or "what it knows itself"
-            yield Blocker(f"{where}, env {variable.name}", f"it is {variable.value}, and its controller sets it to {sets}, "
-                          "which counts", "remove it from the template")
-    index = last.get(INDEX)
-    if index is not None and index.value:
-        message = f"it is {index.value} in every pod: the Job controller adds none where there is one"
-        yield Blocker(f"{where}, env {INDEX}", message, "remove it")
+def _check_stated_twice(objects: Objects) -> Iterator[Blocker]:
+    """A controller puts its variables behind those of the template, and the last one counts. It may be right of one pod."""
+    seen = set[str]()
+    for slot in objects.slots:
+        for container in slot.spec.all_containers:
+            last = {variable.name: variable for variable in container.env}
+            for variable in container.env:
+                wins, place = last[variable.name], f"{objects.place(slot, container)}, env {variable.name}"
+                if place not in seen and variable.value and (wins.value, wins.value_from) != (variable.value, None):
+                    seen.add(place)
+                    sets = wins.value or "what it knows itself"
+                    yield Blocker(place, f"it is {variable.value}, and its controller sets it to {sets}, which counts",
+                                  "remove it from the template")
+            index, place = last.get(INDEX), f"{objects.place(slot, container)}, env {INDEX}"
+            if index is not None and index.value and place not in seen:
+                seen.add(place)
+                message = f"it is {index.value} in every pod: the Job controller adds none where there is one"
+                yield Blocker(place, message, "remove it")
 
 
 def _check_sub_paths(slot: Slot, container: Container, objects: Objects, where: str) -> Iterator[Blocker]:
@@ -169,10 +184,12 @@ def _is_folder(path: str, files: Files) -> bool:
 
 def _check_sshd(spec: PodSpec, container: Container, where: str) -> Iterator[Blocker]:
     """sshd(8): root's needs capabilities to become the user who comes; another user's needs keys that he may read."""
-    words = started((*container.command, *container.args))
-    found = next((one for one in read(tuple(words)).simple if one.program == "sshd"), None)
+    simple = read(tuple(started((*container.command, *container.args)))).simple
+    found = next((one for one in simple if one.program == "sshd"), None)
     if found is None:
         return
+    if container in spec.containers and found is simple[-1] and not any(_FOREGROUND.fullmatch(one.text) for one in found.words):
+        yield Blocker(where, "sshd goes into the background without -D, and its container ends", "add -D")
     security = {**spec.security_context, **container.security_context}
     user = security.get("runAsUser")
     dropped = {str(one).upper() for one in mapping(container.security_context, "/capabilities").get("drop", ())}
@@ -218,27 +235,45 @@ def _check_awaited(slot: Slot, objects: Objects) -> Iterator[Blocker]:
 
 def _never_ends(container: Container) -> str | None:
     """Why an init container stays, where its command shows it."""
-    simple = read((*container.command, *container.args)).simple
-    loops = [one for one in simple if "loop" in one.within]
+    words = (*container.command, *container.args)
+    simple = read(words).simple
+    if any(map(_FOREVER.search, words)) and not any("loop" in one.within and one.program in _ENDS for one in simple):
+        return "its loop never ends"
+    before, waited = Simple(()), any(one.program == "wait" for one in simple)
     for one in simple:
-        words = [word.text for word in one.words[one.start :]]
-        if one.program == "sleep" and set(words) & _LASTING:
-            return f"{' '.join(words)} never ends"
-        if one.program == "tail" and any(word.startswith("-") and word.lower().endswith("f") for word in words):
-            return f"{' '.join(words)} never ends"
-        if one.program == "sshd" and any(re.fullmatch(r"-\w*D\w*", word) for word in words):
-            return f"{' '.join(words)} stays in the foreground"
-        if "loop" in one.within and one.program in ("true", ":") and one is loops[0] and not any(
-            each.program in _ENDS for each in loops
-        ):
-            return "its loop never ends"
+        asked = before.then == "||" or (before.then == "&&" and before.program in _CONDITIONS)
+        certain = not asked and "branch" not in one.within and one.then != "|"
+        before = one
+        limited = any(word.base == "timeout" for word in one.words[: one.start])
+        if certain and not limited and (one.then != "&" or waited) and _stays(one):
+            return f"{' '.join(word.text for word in one.words[one.start :])} never ends"
     return None
+
+
+def _stays(one: Simple) -> bool:
+    words = [word.text for word in one.words[one.start :]]
+    match one.program:
+        case "sleep":
+            return bool(set(words) & _LASTING)
+        case "tail":
+            return any(word.startswith("-") and word.lower().endswith("f") for word in words)
+        case "sshd":
+            return any(map(_FOREGROUND.fullmatch, words))
+        case "nc" | "ncat":
+            return any(re.fullmatch(r"-\w*(?:lk|kl)\w*", word) for word in words) or {"-l", "-k"} <= {*words}
+        case "python" | "python3":
+            return "http.server" in words
+    return one.program in _SERVERS
 
 
 def _check_specification(slot: Slot, specification: Specification, objects: Objects) -> Iterator[Blocker]:
     spec, main, where = specification.spec, slot.spec.main, objects.place(slot, slot.spec.main)
     environment = container_environment(main, create_pod(slot, ""), objects, {}, where).values
     sources = {variable.name: variable.value_from for variable in main.env}
+    for name in PROCESSES_TOLD:
+        if environment.get(name, "").isdecimal() and int(environment[name]) != spec.world.processes_per_node:
+            yield Blocker(f"{where}, env {name}", f"it is {environment[name]}, and world.processes_per_node in "
+                          f"{specification.where} is {spec.world.processes_per_node}", "make the two equal")
     index = getattr(spec.world, "node_index_env", None)
     if index and index not in environment and spec.world.nodes > 1:
         yield Blocker(where, f"no variable {index}, by which world.node_index_env of {specification.where} tells pods apart",
@@ -265,7 +300,6 @@ def _check_specification(slot: Slot, specification: Specification, objects: Obje
             yield Blocker(where, f"{launch.program} starts {ranks} ranks, and the world of {specification.where} has "
                           f"{spec.world.size}", "make the two equal")
     yield from _check_host_file(slot, main, getattr(spec.world.rendezvous, "hostfile", None), spec.world.size, objects, where)
-    yield from _check_probe_paths(main, where)
     yield from _check_state(slot.spec, main, spec.state_directory, where)
 
 
@@ -303,14 +337,6 @@ def _alike(name: str, objects: Objects) -> bool:
     values = [variable.value for slot in objects.slots if slot.reads_specification for variable in slot.spec.main.env
               if variable.name == name]
     return len(values) > 1 and len(set(values)) == 1
-
-
-def _check_probe_paths(container: Container, where: str) -> Iterator[Blocker]:
-    for field, probe in container.probes:
-        path = probe.http_get.path.partition("?")[0] if probe.http_get else None
-        if path and path not in SERVED:
-            yield Blocker(f"{where}, {field}", f"the supervisor answers {path} with 404, so that it never passes",
-                          f"write one of {', '.join(SERVED)}")
 
 
 def _check_state(spec: PodSpec, container: Container, directory: str | None, where: str) -> Iterator[Blocker]:

@@ -18,6 +18,7 @@ from trainwright.rehearsal.meeting import check_meeting
 from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
+from trainwright.rehearsal.probes import check_probes, known_ports
 from trainwright.rehearsal.programs import check_programs
 from trainwright.rehearsal.setting import Options, own_programs
 from trainwright.rehearsal.volumes import check_volumes, rendered_files
@@ -69,6 +70,15 @@ def check_libraries(specification: Specification | None, programs: Path) -> Iter
         yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
 
 
+def check_ray(objects: Objects, programs: Path) -> Iterator[Blocker]:
+    """Whether that environment has Ray's dashboard, through which a RayJob is handed in: without it Ray starts none."""
+    words = (word for container in objects.containers for word in (*container.command, *container.args))
+    packages = [str(path) for path in programs.parent.glob("lib/python3*/site-packages")]
+    if any("ray start" in word for word in words) and not list(distributions(name="aiohttp-cors", path=packages)):
+        yield Blocker("this machine", f"a RayJob is handed in through Ray's dashboard, which {programs.parent} does not have",
+                      f"run: {programs / 'python'} -m pip install 'ray[default]'")
+
+
 def _of_extra(extra: str) -> list[str]:
     """Distributions that an extra of our trainer's package asks for by itself."""
     lines = (line.partition(";") for line in requires("trainwright-trainer") or ())
@@ -95,7 +105,7 @@ def check_objects(objects: Objects, specification: Specification | None, options
             if specification is None or (config_map.metadata.name, key) != (specification.config_map, specification.key):
                 for wrong in dict.fromkeys(dns.unresolvable(text)):
                     yield _unresolvable(f"ConfigMap {config_map.metadata.name}, {key}", wrong)
-    if specification is not None:
+    if specification is not None and specification.supervises:
         yield from _check_world(objects, specification, dns)
     yield from check_ports(objects, specification)
     yield from check_agreements(objects, specification)
@@ -180,39 +190,18 @@ def check_ports(objects: Objects, specification: Specification | None) -> Iterat
     for slot in objects.first_of_roles:
         for container in slot.spec.containers:
             where = objects.place(slot, container)
-            yield from _check_probes(container, specification if container is slot.spec.main else None, where)
+            yield from check_probes(slot, container, specification, where)
             yield from _check_master_port(container, where)
     for service in objects.services.values():
         for port in service.spec.ports:
             target = port.target_port
             if isinstance(target, str) and all(container.port_number(target) is None for container in containers):
                 yield Blocker(f"Service {service.metadata.name}, port {port.name or port.port}",
-                              f"targetPort {target} names no container port", _known_ports(containers[0]))
-    if specification is not None:
+                              f"targetPort {target} names no container port", known_ports(containers[0]))
+    if specification is not None and specification.supervises:
         for slot in objects.first_of_roles:
             if slot.reads_specification:
                 yield from _check_specification(slot.spec.main, specification, objects.place(slot, slot.spec.main))
-
-
-def _check_probes(container: Container, specification: Specification | None, where: str) -> Iterator[Blocker]:
-    for field, probe in container.probes:
-        target = probe.http_get or probe.tcp_socket
-        if target is None:
-            continue
-        number = container.port_number(target.port)
-        if number is None:
-            yield Blocker(f"{where}, {field}", f"couldn't find port: {target.port}", _known_ports(container))
-        elif isinstance(target.port, int) and specification and probe.http_get and number != specification.spec.http_port:
-            yield Blocker(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
-                          f"{specification.spec.http_port}: nothing would answer", "make the two equal")
-        elif probe.tcp_socket and specification and number not in _listened(specification):
-            yield Blocker(f"{where}, {field}", f"it connects to port {number}, where nothing listens by {specification.where}",
-                          f"write http_port, {specification.spec.http_port}")
-
-
-def _listened(specification: Specification) -> set[int]:
-    meeting = specification.meeting
-    return {specification.spec.http_port, *((meeting.port, meeting.control_port) if meeting else ())}
 
 
 def _check_master_port(container: Container, where: str) -> Iterator[Blocker]:
@@ -263,8 +252,3 @@ def _try_to_bind(address: str, port: int) -> tuple[str, str] | None:
                 return f"port {port} is in use on all addresses", "stop the process that listens there"
             return f"port {port} cannot be used: {error.strerror}", "free the address"
     return None
-
-
-def _known_ports(container: Container) -> str:
-    names = ", ".join(f"{port.name or 'unnamed'} {port.container_port}" for port in container.ports)
-    return f"container {container.name} has {f'the ports {names}' if names else 'no ports'}"

@@ -11,7 +11,9 @@ from typing import Any
 
 from rich import markup
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from trainwright.findings import visible
 from trainwright.operators.ending import ContainerEnd, Decision, IndexFailed, PodEnd, Replace, Restart
@@ -20,11 +22,15 @@ from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
 from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.table import PodTable
+from trainwright.report.screen import Screen, can_redraw
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 from trainwright_trainer.contract.exit_codes import Disposition
 
 PLAIN_SECONDS = 2.0
 """Time between two lines of progress where the output is not a terminal."""
+LIVE_SECONDS, BAR = 0.25, 24
+"""Of the table on a terminal: the least time between two drawings, and the width of the bar."""
 LONGEST_MESSAGE = 200
 """Characters of a termination message that are shown."""
 ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception|Interrupt)\b|(?i:fatal|error)\b).*")
@@ -79,21 +85,21 @@ def foundation_of(path: Path) -> list[dict[str, Any]]:
 
 
 class ConsoleObserver(Observer):
-    """Prints to a rich console: a live line on a terminal, plain lines elsewhere."""
+    """Prints to a rich console: below what happens a table of the pods on a terminal, lines of progress elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._opening: Opening | None = None
-        self._live: Progress | None = None
-        self._task = TaskID(0)
+        self._screen = Screen(console) if can_redraw(console) else None
+        self._pods = PodTable(())
         self._last_line = 0.0
         self._ready: set[int] = set()
 
     def opened(self, opening: Opening) -> None:
         self._opening = opening
         objects = opening.setting.objects
-        pods = f"{len(objects.slots)} pods" if len(objects.slots) > 1 else "1 pod"
-        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}: {pods} on this machine")
+        self._pods = PodTable(objects.slots)
+        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}, on this machine: {opening.size}")
         self._say("\n[bold]Differences from the cluster[/]")
         width = max(len(difference.subject) for difference in opening.differences)
         for difference in opening.differences:
@@ -104,9 +110,20 @@ class ConsoleObserver(Observer):
                       "Use --fresh to train again.")
 
     def pod_started(self, pod: Pod) -> None:
+        self._pods.started(pod.slot)
+        self._draw(at_once=True)
         self._say(f"pod {pod.name} runs at {pod.address}")
 
+    def container_restarts(self, pod: Pod) -> None:
+        self._pods[pod.slot].containers += 1
+
+    def pod_served(self, pod: Pod, values: Mapping[str, float]) -> None:
+        self._pods.served(pod.slot, values)
+        self._draw()
+
     def pod_ready(self, pod: Pod) -> None:
+        self._pods[pod.slot].phase = "Ready"
+        self._draw(at_once=True)
         self._ready.add(pod.slot.number)
         if self._opening and len(self._ready) == len(self._opening.setting.objects.slots):
             self._say("all pods are ready")
@@ -120,6 +137,7 @@ class ConsoleObserver(Observer):
         if event.is_warning:
             self._say(f"[yellow]{escape(f'[{pod.slot.name}]')} {escape(event.text)}[/]")
         elif self._leads(pod) and event.name == "step":
+            self._pods[pod.slot].step = self._training.step
             self._progress()
         elif self._leads(pod) and event.name in MILESTONES:
             self._milestone(event)
@@ -130,6 +148,8 @@ class ConsoleObserver(Observer):
 
     def pod_ended(self, pod: Pod, end: PodEnd) -> None:
         self._ready.discard(pod.slot.number)
+        self._pods[pod.slot].phase = "Succeeded" if end.succeeded else "Failed"
+        self._draw(at_once=True)
         self._say(f"pod {pod.name} ended: {escape(describe_end(end))}")
 
     def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
@@ -151,13 +171,16 @@ class ConsoleObserver(Observer):
         self._say("the same run is played without faults, to compare the losses")
 
     def stopping(self, reason: str) -> None:
+        self._pods.stopping()
+        self._draw(at_once=True)
         self._say(f"{escape(reason)}: all pods are told to end")
 
     def close(self) -> None:
         """Stop drawing."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._screen is not None:
+            self._draw(at_once=True)
+            self._screen.close()
+            self._screen = None
 
     def _leads(self, pod: Pod) -> bool:
         return self._opening is not None and pod.slot is self._opening.setting.objects.leader
@@ -165,19 +188,20 @@ class ConsoleObserver(Observer):
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _progress(self) -> None:
-        log = self._training
-        if not self._console.is_terminal:
-            if time.monotonic() - self._last_line >= PLAIN_SECONDS:
-                self._last_line = time.monotonic()
-                self._say(describe_progress(log))
+    def _draw(self, at_once: bool = False) -> None:
+        if self._screen is None or self._opening is None or not (at_once or time.monotonic() - self._last_line >= LIVE_SECONDS):
             return
-        if self._live is None:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
-            self._live = Progress(*columns, console=self._console)
-            self._task = self._live.add_task("", total=log.target_samples)
-            self._live.start()
-        self._live.update(self._task, description=describe_progress(log), completed=log.samples or 0, total=log.target_samples)
+        self._last_line, log = time.monotonic(), self._training
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(ProgressBar(log.target_samples, log.samples or 0, width=BAR), Text(describe_progress(log)))
+        self._screen.draw(self._pods.lines(target_steps(log)), *([bar] if log.step is not None else []))
+
+    def _progress(self) -> None:
+        if self._screen is not None:
+            self._draw()
+        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            self._last_line = time.monotonic()
+            self._say(describe_progress(self._training))
 
     def _milestone(self, event: Event) -> None:
         log = self._training
@@ -199,10 +223,14 @@ class ConsoleObserver(Observer):
         return self._opening.training if self._opening else TrainingLog()
 
 
+def target_steps(log: TrainingLog) -> int | None:
+    return int(-(-log.target_samples // log.global_batch)) if log.target_samples and log.global_batch else None
+
+
 def describe_progress(log: TrainingLog) -> str:
     """``step 120 of 900  loss 0.312  accuracy 91.0%  1830 samples/s``."""
-    of = f" of {int(-(-log.target_samples // log.global_batch))}" if log.target_samples and log.global_batch else ""
-    parts = [f"step {log.step}{of}"]
+    steps = target_steps(log)
+    parts = [f"step {log.step}{f' of {steps}' if steps else ''}"]
     if log.last_loss is not None:
         parts.append(f"loss {log.last_loss:.3f}")
     if log.accuracy is not None:

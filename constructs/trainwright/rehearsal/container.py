@@ -17,6 +17,7 @@ from trainwright.rehearsal.environment import command_line, container_environmen
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.ray import GCS, write_ray
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
@@ -110,6 +111,9 @@ def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
     folder = setting.workspace.pod(pod.name) / PROGRAMS
     folder.mkdir(parents=True, exist_ok=True)
     write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/$1"\n')
+    if any("ray start" in word for container in pod.spec.containers for word in (*container.command, *container.args)):
+        own = setting.workspace.short(pod.name)
+        write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own)
     if not mounts_keys(pod.spec, setting.objects.secrets):
         return {}
     return write_programs(folder, setting.workspace.keys / "key", pod.address, local)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, PodEnd, Replace, Restart
+from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, PodEnd, Question, Replace, Restart
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import Slot
 from trainwright.rehearsal.observer import Observer
+
+ENDLESS = 5
+"""So many pods that end one after the other before they are ready show that the next one will not be, where none waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,15 @@ class RunController:
     Args:
         controller: What decides.
         create: Makes the next pod of a slot.
+        ask: Puts a controller's question to a pod; returns what that answers.
         pace: How long it waits here, of what it waits in the cluster.
     """
 
     def __init__(
         self, slots: Iterable[Slot], controller: Controller, create: Callable[[Slot], PodRun], observer: Observer,
-        stops: StopRequests, pace: float,
+        stops: StopRequests, pace: float, ask: Callable[[PodRun, Question], str],
     ) -> None:
-        self._slots, self._controller, self._create = tuple(slots), controller, create
+        self._slots, self._controller, self._create, self._ask = tuple(slots), controller, create, ask
         self._observer, self._stops, self._pace = observer, stops, pace
         self.on_decision: Callable[[PodEnd, Decision, float], None] = lambda *_: None
         self._later = deque(slot for slot in self._slots if slot.later)
@@ -69,6 +73,7 @@ class RunController:
         self._runs: dict[int, PodRun] = {}
         self._ends: list[PodEnd] = []
         self._ready, self._done = set[int](), set[int]()
+        self._never_ready = Counter[int]()
         self._changed = asyncio.Event()
         self._restarts, self._over = 0, asyncio.get_running_loop().create_future()
 
@@ -134,6 +139,7 @@ class RunController:
         try:
             return await run.run()
         finally:
+            self._never_ready[slot.number] = 0 if slot.number in self._ready else self._never_ready[slot.number] + 1
             self._ready.discard(slot.number)
             del self._runs[slot.number]
 
@@ -150,12 +156,15 @@ class RunController:
         slot = self._tasks.pop(task)
         end = task.result()
         self._ends.append(end)
-        decision = self._controller.record(end)
+        decision = await self._decide(end)
         seconds = decision.seconds * self._pace if isinstance(decision, Replace | Restart) else 0.0
         self._observer.decided(end, decision, seconds)
         self.on_decision(end, decision, seconds)
         match decision:
             case Replace():
+                if not decision.seconds and self._never_ready[slot.number] >= ENDLESS:
+                    message = f"{ENDLESS} pods of {slot.name} ended before they were ready, and each gets a successor at once"
+                    self._stops.add(StopRequest("CrashLoop", message))
                 self._start(slot, seconds)
             case Restart(role=role):
                 again = [one for one in self._slots if role in (None, one.made.role)]
@@ -168,6 +177,13 @@ class RunController:
             case JobEnd():
                 return decision
         return None
+
+    async def _decide(self, end: PodEnd) -> Decision:
+        if question := self._controller.asks(end):
+            found = (run for run in self._runs.values() if run.pod.slot.made.role == question.role)
+            asked = next(found, None)
+            self._controller.heard(await asyncio.to_thread(self._ask, asked, question) if asked else "")
+        return self._controller.record(end)
 
     def _settle(self, slot: Slot, decision: Decision) -> None:
         """It gets no other pod, which makes room for one that has to come later."""
@@ -191,7 +207,7 @@ class RunController:
         for pod_end in await self._end_all():
             self._ends.append(pod_end)
             if pod_end.succeeded:
-                decision = self._controller.record(pod_end)
+                decision = await self._decide(pod_end)
                 end = decision if isinstance(decision, JobEnd) else end
                 if isinstance(decision, IndexDone | JobEnd):
                     self._observer.decided(pod_end, decision, 0.0)

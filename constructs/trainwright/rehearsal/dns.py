@@ -120,6 +120,8 @@ class ClusterDns:
 
     def _behind(self, service: str, name: str) -> Slot | Unresolvable:
         """One of the pods that a Service leads to."""
+        if self._objects.services[service].spec.type == "ExternalName":
+            return Unresolvable(name, *_of_another_type(self._objects.services[service]))
         if found := self._selected(service):
             return found[0]
         mismatch = _mismatch(self._objects.services[service], self._objects.slots[0])
@@ -136,6 +138,8 @@ class ClusterDns:
             missing = f"which is missing (Services beside the {kind}: {others})"
             why = f"which is in namespace {elsewhere}" if elsewhere else missing
             return f"it needs Service {name}, {why}", f"add a headless Service {name} in namespace {namespace}"
+        if service.spec.type != "ClusterIP":
+            return _of_another_type(service)
         if service.spec.cluster_ip != "None":
             return f"Service {name} is not headless, so it has one address, and the pods have no names", "write clusterIP: None"
         if slot.spec.subdomain != name:
@@ -143,10 +147,18 @@ class ClusterDns:
             why = f"the pods' {subdomain}, so Service {name} gives them no DNS records"
             return why, f"write subdomain: {name} in the template"
         waits = any(container.readiness_probe for container in slot.spec.containers)
-        if waits and not service.spec.publish_not_ready_addresses and name not in self._objects.made_services:
+        says_so = "publish_not_ready_addresses" in service.spec.model_fields_set or name not in self._objects.made_services
+        if waits and says_so and not service.spec.publish_not_ready_addresses:
             return (f"Service {name} does not publish pods before they are ready, and ranks must find each other earlier",
                     "write publishNotReadyAddresses: true")
         return None
+
+
+def _of_another_type(service: Service) -> tuple[str, str]:
+    name, kind = service.metadata.name, service.spec.type
+    why = "leads out of the cluster" if kind == "ExternalName" else "cannot be headless"
+    message = f"Service {name} is of type {kind}, which {why}, and gives the pods no names"
+    return message, "write type: ClusterIP and clusterIP: None"
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -295,6 +295,7 @@ class ServicePort(Kind):
 
 
 class ServiceSpec(Kind):
+    type: str = "ClusterIP"
     cluster_ip: str = Field(default="", alias="clusterIP")
     selector: Mapping[str, str] = {}
     publish_not_ready_addresses: bool = False

@@ -18,12 +18,13 @@ from trainwright.rehearsal.kinds import ConfigMap, Container, Kind, Object, PodS
 from trainwright.validate.manifests import read_objects
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.contract.spec import Meeting
+from trainwright_trainer.contract.spec import Meeting, RayRendezvous
 
 Tree = Mapping[str, Any]
 Read = TypeVar("Read", bound=Kind)
 Found = TypeVar("Found", bound=Object)
-LAUNCHER = "launcher"
+LEADERS = ("launcher", "submitter")
+"""Roles whose pod starts the program, and shows what it says."""
 NETWORK_POLICY = GroupKind("networking.k8s.io", "NetworkPolicy")
 IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "PersistentVolumeClaim"), NETWORK_POLICY})
 """Objects that may be beside a run and need no playing: policies are evaluated."""
@@ -136,8 +137,8 @@ class Objects:
 
     @property
     def leader(self) -> Slot:
-        """The pod whose log tells of the training: a launcher, else the first."""
-        return next((slot for slot in self.slots if slot.made.role == LAUNCHER), self.slots[0])
+        """The pod whose log tells of the training: a launcher or submitter, else the first."""
+        return next((slot for slot in self.slots if slot.made.role in LEADERS), self.slots[0])
 
     @property
     def containers(self) -> list[Container]:
@@ -260,6 +261,11 @@ class Specification:
     @property
     def where(self) -> str:
         return f"ConfigMap {self.config_map}, {self.key}"
+
+    @property
+    def supervises(self) -> bool:
+        """Whether a supervisor is process 1 of the pods that read it. Ray's pods run Ray, which starts the ranks."""
+        return not isinstance(self.spec.world.rendezvous, RayRendezvous)
 
 
 def find_specification(config_maps: Mapping[str, ConfigMap]) -> Specification | None:

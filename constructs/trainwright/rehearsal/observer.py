@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,8 @@ class Opening:
     """What is known before the first pod."""
 
     setting: Setting
+    size: str
+    """How many pods of how many, and what follows for ranks and batch."""
     differences: tuple[Difference, ...]
     was_complete: bool
     """The workspace holds a finished run of this identity: the pods will have nothing to do."""
@@ -129,6 +132,12 @@ class Observer:
 
     def pod_ready(self, pod: Pod) -> None:
         """Its readiness probes have passed for the first time."""
+
+    def container_restarts(self, pod: Pod) -> None:
+        """The kubelet starts one of its containers again."""
+
+    def pod_served(self, pod: Pod, values: Mapping[str, float]) -> None:
+        """What its supervisor says at ``/metrics`` now."""
 
     def pod_event(self, pod: Pod, text: str) -> None:
         """What ``kubectl describe pod`` would show as an event: a failed probe, a container that is killed."""

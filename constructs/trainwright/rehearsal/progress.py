@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from trainwright.rehearsal.observer import Event
+from trainwright.rehearsal.pod import Pod
 
 POLL_SECONDS, ANSWER_SECONDS = 0.1, 2.0
 UNDER_WAY_SECONDS = 2.0
 """A step that is done so soon after a fault may have been under way."""
-_SAMPLE = re.compile(rb"^trainwright_(step|committed_step|loss|attempt)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+_SAMPLE = re.compile(rb"^trainwright_(step|step_seconds|committed_step|loss|attempt)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 class Moment(NamedTuple):
@@ -109,21 +110,31 @@ class Progress:
         return None
 
 
-async def follow(progress: Progress, addresses: Callable[[], Iterable[tuple[str, int]]]) -> None:
-    """Scrape the pods that run until this is cancelled, as Prometheus does, only more often."""
+async def follow(
+    progress: Progress, served: Callable[[], Iterable[tuple[Pod, int]]], tell: Callable[[Pod, Mapping[str, float]], None]
+) -> None:
+    """Scrape the pods that run until this is cancelled, as Prometheus does, only more often, and tell what each serves."""
     while True:
-        for values in await asyncio.gather(*(asyncio.to_thread(_scrape, *address) for address in addresses())):
+        asked = list(served())
+        found = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address, port) for pod, port in asked))
+        for (pod, _), values in zip(asked, found, strict=True):
             progress.scraped(values)
+            tell(pod, values)
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _scrape(address: str, port: int) -> dict[str, float]:
+    return dict(_samples(answer_of(address, port, "/metrics")))
+
+
+def answer_of(address: str, port: int, path: str) -> bytes:
+    """What a pod answers to a GET; empty where none does."""
     connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", "/metrics")
-        return dict(_samples(connection.getresponse().read()))
+        connection.request("GET", path)
+        return connection.getresponse().read()
     except (OSError, http.client.HTTPException):
-        return {}
+        return b""
     finally:
         connection.close()
 

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from trainwright.operators import operator
-from trainwright.operators.ending import ContainerEnd, PodEnd
-from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_run
+from trainwright.operators.ending import ContainerEnd, PodEnd, Question
+from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_ray, check_run
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
@@ -36,7 +36,7 @@ from trainwright.rehearsal.objects import (
 )
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.progress import Progress, follow
+from trainwright.rehearsal.progress import Progress, answer_of, follow
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.ssh import with_keys
@@ -51,7 +51,7 @@ Status = Literal["Complete", "Failed", "Stopped"]
 
 MEETING_VARIABLES = (
     "MASTER_PORT", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "WORKER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_ADDRESS",
-    "TF_CONFIG",
+    "TF_CONFIG", "RAY_PORT",
 )
 """Variables that say where ranks meet."""
 SIGNAL = "Signal"
@@ -161,7 +161,8 @@ def _rehearse(
         if options.fresh:
             place.empty(setting.writable_claims)
         copy = place.copy(setting.writable_claims) if options.disturbed else None
-        opening = Opening(setting, (*scaled.differences, *local_differences(setting)), _is_complete(setting), training)
+        differences = (*scaled.differences, *local_differences(setting))
+        opening = Opening(setting, scaled.size, differences, _is_complete(setting), training)
         if opening.was_complete and wanted:
             raise UsageError(f"this run is complete in {place.root}, so no fault would reach it: write --fresh to train again")
         observer.opened(opening)
@@ -179,7 +180,7 @@ def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mappin
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
     objects, left_out = leave_out_containers(scaled.objects, options)
-    for check in (check_run(objects), check_libraries(specification, options.programs)):
+    for check in (check_run(objects), check_libraries(specification, options.programs), check_ray(objects, options.programs)):
         if problems := list(check):
             raise CannotPlayError(problems)
     return replace(scaled, objects=objects, differences=(*scaled.differences, *left_out))
@@ -229,20 +230,30 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
         stops.add(StopRequest("PodNeverReady", f"pod {pod.name} never became ready. {reason}"))
 
     def create(slot: Slot) -> PodRun:
+        def restarting() -> None:
+            observer.container_restarts(pod)
+            runs.note_restart()
+
+        pod = setting.create_pod(slot)
         return PodRun(
-            setting.create_pod(slot), setting, observer, on_line,
-            ready=lambda: runs.note_ready(slot), never_ready=never_ready, restarting=runs.note_restart,
+            pod, setting, observer, on_line, ready=lambda: runs.note_ready(slot), never_ready=never_ready, restarting=restarting
         )
 
     decides = operator.ended(objects.workload, objects.around)
     if decides is None:
-        message = f"what the controller of a {objects.workload['kind']} does when pods end is not known here"
+        message = f"no pod ends this {objects.workload['kind']}, so that a rehearsal would not"
         raise CannotPlayError([Blocker(objects.where, message, "rehearse the run on another target: --target NAME")])
-    runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace)
+
+    def ask(run: PodRun, question: Question) -> str:
+        port = setting.network.port(question.port, run.pod.slot.number)
+        return answer_of(run.pod.address, port, question.path).decode(errors="replace")
+
+    runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace, ask)
     made = Faults(wanted, setting.options.corrupt, setting, progress, runs, stops, observer.disturbed)
     runs.on_decision = made.decided
     with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):
-        beside = [asyncio.create_task(made.run()), asyncio.create_task(follow(progress, lambda: _served(setting, runs)))]
+        follows = follow(progress, lambda: _served(setting, runs), observer.pod_served)
+        beside = [asyncio.create_task(made.run()), asyncio.create_task(follows)]
         try:
             result = await runs.run()
         finally:
@@ -258,11 +269,11 @@ def _steps(setting: Setting) -> int | None:
     return work.duration.steps if isinstance(work, Training) else work.rounds if isinstance(work, Boosting) else None
 
 
-def _served(setting: Setting, runs: RunController) -> Iterator[tuple[str, int]]:
-    """Where supervisors serve metrics."""
+def _served(setting: Setting, runs: RunController) -> Iterator[tuple[Pod, int]]:
+    """Pods whose supervisors serve metrics, and the port where they do."""
     if setting.specification is not None:
         for number, run in runs.running.items():
-            yield run.pod.address, setting.network.port(setting.specification.spec.http_port, number)
+            yield run.pod, setting.network.port(setting.specification.spec.http_port, number)
 
 
 @contextmanager

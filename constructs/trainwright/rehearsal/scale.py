@@ -48,6 +48,8 @@ class Scaled:
     objects: Objects
     specification: Specification | None
     differences: tuple[Difference, ...]
+    size: str
+    """How many pods, and what follows for ranks and batch: ``2 of 4 pods, world size 32 -> 2, batch 1024 -> 16``."""
 
 
 def scale_down(objects: Objects, options: Options) -> Scaled:
@@ -82,7 +84,21 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         changed = [f"{name} -> {value}" for name, value in told.items() if name in stated]
         differences += [Difference("variables", ", ".join(changed))] if changed else []
         smaller = replace(smaller, slots=slots)
-    return Scaled(smaller, specification, tuple(differences))
+    sizes = [_pods(len(smaller.slots), len(objects.slots)), *(_sizes(before, specification) if before and specification else ())]
+    return Scaled(smaller, specification, tuple(differences), ", ".join(sizes))
+
+
+def _pods(here: int, stated: int) -> str:
+    of = f"{here} of " if here < stated else ""
+    return f"{of}{stated} pods" if stated > 1 else "1 pod"
+
+
+def _sizes(before: Specification, here: Specification) -> Iterator[str]:
+    """What a person asks first of fewer pods. A learning rate stays as it is stated."""
+    numbers = [("world size", before.spec.world.size, here.spec.world.size)]
+    if isinstance(old := before.spec.work, Training) and isinstance(new := here.spec.work, Training):
+        numbers.append(("batch", old.batch.samples(before.spec.world.replicas), new.batch.samples(here.spec.world.replicas)))
+    yield from (f"{name} {stated} -> {now}" for name, stated, now in numbers if stated != now)
 
 
 def _smaller(before: Specification, most: int | None, options: Options, on_gpus: bool) -> Tree:

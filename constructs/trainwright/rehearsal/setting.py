@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Literal
 
 from trainwright.rehearsal.dns import ClusterDns
@@ -91,6 +93,7 @@ class Workspace:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self._links: list[Path] = []
 
     @property
     def claims(self) -> Path:
@@ -119,6 +122,14 @@ class Workspace:
     def volumes(self, pod: str) -> VolumeFolders:
         return VolumeFolders(claims=self.claims, pod=self.pod(pod))
 
+    def short(self, pod: str) -> Path:
+        """A short path to a folder of the pod's, for sockets, until the rehearsal ends: theirs may have 107 characters."""
+        folder, link = self.pod(pod) / "short", Path(gettempdir()) / f"trainwright-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder)
+        self._links.append(link)
+        return link
+
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Make the folder, hold it for one rehearsal, and remove the pods of the one before.
@@ -130,7 +141,11 @@ class Workspace:
                 self._prepare(stack)
             except OSError as error:
                 raise UsageError(f"cannot use the workspace {self.root}: {error.strerror or error}") from None
-            yield
+            try:
+                yield
+            finally:
+                for link in self._links:
+                    link.unlink()
 
     def _prepare(self, stack: ExitStack) -> None:
         self.root.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ import pytest
 from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended, scratch
 
 from trainwright.findings.codes import CODES
+from trainwright.operators.operator import makes_pods
 from trainwright.reading.document import read_yaml
 from trainwright.run import Run
 
@@ -406,3 +407,11 @@ def test_a_run_is_rehearsed_on_another_target(here: Scratch) -> None:
     assert "JobSet own-script-" in ended.stdout
     assert_ended(here.run("rehearse", "own-script", "--target", "jobset"), 2, "did you mean job-set?")
     assert here.run("rehearse", "own-script", "--target", "mpi-job").returncode == 1
+
+
+def test_what_is_rehearsed_on_another_target_is_the_run_alone(here: Scratch) -> None:
+    """Not the Job that fetches its data, which is of the namespace."""
+    ended = here.run("rehearse", "resnet50-imagenet", "--target", "volcano-job", "--python", "/none")
+    assert_ended(ended, 2, "there is no /none/bin/python")
+    [file] = (here.root / ".rehearsal").glob("*.json")
+    assert [one["kind"] for one in json.loads(file.read_text())["items"] if makes_pods(one)] == ["Job"]

@@ -132,7 +132,7 @@ def test_watch_draws_one_table_anew(lab: Lab) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [TRAINWRIGHT, *WATCH], cwd=lab.here.root, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, start_new_session=True,
-        env={**lab.environment, "COLUMNS": "200", "LINES": "20", "TERM": "xterm"},
+        env={**lab.environment, "COLUMNS": "200", "LINES": "20", "TERM": "xterm", "CI": ""},
     )
     os.close(theirs)
 

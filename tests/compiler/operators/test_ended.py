@@ -5,6 +5,7 @@ The expected seconds are those of the formula; measured were 9.4 to 10.1 for 10,
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -222,3 +223,66 @@ def test_a_train_job_ends_as_its_job_set_does() -> None:
     evicted = [status.record(of_role("node", 1, 143, "node", owner=owner, conditions=EVICTED)) for _ in range(2)]
     assert [seconds(one) for one in evicted] == [10, 20]
     assert isinstance(status.record(of_role("node", 0, 11, "node", owner=owner)), JobEnd)
+
+
+RAY_TRAIN = "ray-l40s/ray/runs/ray-train"
+JOB_FAILED = "Job entrypoint command failed with exit code 1, last available logs: out of memory"
+
+
+def said_by_ray(status: Controller, answer: str, code: int = 0) -> object:
+    end = of_role("submitter", 0, code, "ray-job-submitter")
+    question = status.asks(end)
+    assert question is not None
+    assert (question.role, question.port) == ("head", 8265)
+    assert question.path.startswith("/api/jobs/ray-train-")
+    status.heard(answer)
+    return status.record(end)
+
+
+def about(state: str, message: str = "") -> str:
+    return json.dumps({"status": state, "message": message, "submission_id": "a"})
+
+
+@pytest.mark.parametrize(("answer", "expected"), [
+    (about("SUCCEEDED", "Job finished successfully."), JobEnd("Complete", "SUCCEEDED", "Job finished successfully.")),
+    (about("STOPPED"), JobEnd("Failed", "STOPPED", "")),
+    (about("FAILED", JOB_FAILED), JobEnd("Failed", "AppFailed", JOB_FAILED)),
+    ("Job a does not exist", JobEnd("Failed", "AppFailed", "Submitter completed but Ray job not found in RayCluster.")),
+    (about("RUNNING"), JobEnd("Failed", "JobDeploymentStatusTransitionGracePeriodExceeded",
+                              "The RayJob submitter finished but the ray job did not reach terminal state within 30s")),
+])  # fmt: skip
+def test_whether_a_ray_job_has_succeeded_is_ray_s_word(answer: str, expected: JobEnd) -> None:
+    """Its submitter ends with 0 in all of these: it has followed the log to its end."""
+    status, _ = controller(RAY_TRAIN, ("spec.backoffLimit", 0))
+    assert said_by_ray(status, answer) == expected
+
+
+def test_a_ray_job_that_failed_gets_a_new_cluster_as_often_as_it_says() -> None:
+    status, job = controller(RAY_TRAIN)
+    limit = job["spec"]["backoffLimit"]
+    failed = [said_by_ray(status, about("FAILED", JOB_FAILED)) for _ in range(limit + 1)]
+    assert failed == [*(Restart(True, number + 1, 3) for number in range(limit)), JobEnd("Failed", "AppFailed", JOB_FAILED)]
+
+
+def test_a_submitter_that_fails_comes_back_as_a_job_s_pod_does_before_the_cluster_goes() -> None:
+    status, _ = controller(RAY_TRAIN, ("spec.submitterConfig.backoffLimit", 1), ("spec.backoffLimit", 0))
+    assert seconds(said_by_ray(status, "", code=1)) == 10
+    last = said_by_ray(status, "", code=1)
+    assert isinstance(last, JobEnd)
+    assert (last.reason, "BackoffLimitExceeded" in last.message) == ("SubmissionFailed", True)
+
+
+def test_head_and_workers_of_a_ray_job_are_made_again_whatever_they_ended_with() -> None:
+    status, _ = controller(RAY_TRAIN)
+    for role, code in (("head", 137), ("worker", 1), ("worker", 0)):
+        end = of_role(role, 0, code, f"ray-{role}")
+        assert status.asks(end) is None
+        assert seconds(status.record(end)) == 0
+
+
+def test_no_pod_ends_what_has_no_submitter() -> None:
+    documents = list(yaml.safe_load_all((RUNS / f"{RAY_TRAIN}.k8s.yaml").read_text(encoding="utf-8")))
+    [job] = [one for one in documents if makes_pods(one)]
+    cluster = {**job, "kind": "RayCluster", "spec": job["spec"]["rayClusterSpec"]}
+    by_operator = {**job, "spec": {**job["spec"], "submissionMode": "HTTPMode"}}
+    assert [operator.ended(one, Around(documents)) for one in (cluster, by_operator)] == [None, None]

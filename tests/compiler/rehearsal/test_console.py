@@ -50,7 +50,7 @@ def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
     code, text = run(manifests(LOG), tmp_path)
     assert code == 0
     for part in (
-        f"{JOB} in training: 1 pod on this machine",
+        f"{JOB} in training, on this machine: 1 pod\n",
         "Differences from the cluster",
         f"/data -> {tmp_path}/w/claims/data",
         "training from step 0: 1 rank, 64 samples a step",
@@ -65,11 +65,40 @@ def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
         assert part in text
 
 
-def test_a_live_line_on_a_terminal(tmp_path: Path) -> None:
+BACK = "\x1b[1A"
+"""Up one line, to draw over it."""
+ONCE = LOG + """
+import os, pathlib, sys
+tried = pathlib.Path("/data/tried-" + os.environ["JOB_COMPLETION_INDEX"])
+if os.environ["JOB_COMPLETION_INDEX"] == "1" and not tried.exists():
+    tried.touch()
+    sys.exit(202)
+"""
+
+
+def test_one_table_of_the_pods_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    code, text = run(manifests(ONCE, pods=2), tmp_path, terminal=True, pace=0.005)
+    assert code == 0
+    assert BACK in text
+    _, _, last = text.rpartition("pod     phase")
+    rows = [re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", line).split() for line in last.splitlines()]
+    assert rows[0] == ["step", "rate", "restarts"]
+    assert rows[1] == ["node", "0", "Succeeded", "10", "of", "10", "-", "0"]
+    assert rows[2] == ["node", "1", "Succeeded", "-", "-", "1"]
+    assert "step 10 of 10  loss 0.500  accuracy 93.0%" in last
+    assert "Complete: CompletionsReached" in re.sub(r"\x1b\[[0-9;]*m", "", last), "what came of it stands below"
+
+
+def test_plain_lines_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log keeps every line that is drawn over."""
+    monkeypatch.setenv("CI", "true")
     code, text = run(manifests(LOG), tmp_path, terminal=True)
     assert code == 0
-    assert "\x1b[" in text
-    assert "held-out accuracy" in text
+    assert BACK not in text
+    assert "step 1 of 10  loss 2.300  100 samples/s" in text
 
 
 def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:

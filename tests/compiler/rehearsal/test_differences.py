@@ -68,6 +68,18 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert "work.data.sequence_length 2048 -> 128" in text
 
 
+@pytest.mark.parametrize(("path", "nodes", "size"), [
+    (DIGITS, None, "2 pods"),
+    (DIGITS, 1, "1 of 2 pods, world size 2 -> 1, batch 64 -> 32"),
+    (DIGITS, 5, "2 pods"),
+    (LLAMA, 3, "3 of 4 pods, world size 32 -> 3, batch 512 -> 24"),
+    (COMMAND, 1, "1 of 2 pods"),
+])
+def test_what_fewer_nodes_change_is_said_first(path: Path, nodes: int | None, size: str) -> None:
+    """A command says nothing of its ranks."""
+    assert scaled(objects_in(path), nodes=nodes).size == size
+
+
 def test_a_piece_of_the_token_files_will_do() -> None:
     """Their vocabulary stays, and so the model's; only the cluster has as many sequences as the run states."""
     found = scaled(objects_in(LLAMA))

@@ -20,18 +20,32 @@ from trainwright.objects.formats import amount
 from trainwright.objects.requests import requested
 from trainwright.operators.job.pods import pods as pods_of_job
 from trainwright.operators.kuberay.releases import FLAG, KUBERAY
-from trainwright.operators.operator import Around, Made, Pod, Tree, child
+from trainwright.operators.operator import Around, Awaited, Made, Pod, Size, Tree, child
 
 CREATED = {"app.kubernetes.io/created-by": "kuberay-operator"}
 PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "metrics": 8080, "serve": 8000}
 """Of a head whose container names none."""
 BASH = ["/bin/bash", "-c", "--"]
 AGENT_PORT = 52365
+SUBMITTER = "submitter"
+"""It is made when the cluster is ready: all its pods are (rayjob_controller.go, Initializing)."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount, no temporary file
 
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     return _of_cluster(manifest, around) if manifest["kind"] == "RayCluster" else _of_job(manifest, around)
+
+
+def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:
+    """Ray takes its options at their word, and starts no node with GPUs that it does not see."""
+    smaller: Tree = copy.deepcopy(dict(manifest))
+    spec = smaller["spec"]["rayClusterSpec"] if manifest["kind"] == "RayJob" else smaller["spec"]
+    for group in spec.get("workerGroupSpecs", ()):
+        size.fewer(group, "replicas", "minReplicas", "maxReplicas")
+    if size.processes is not None:
+        for group in (spec["headGroupSpec"], *spec.get("workerGroupSpecs", ())):
+            group["rayStartParams"] = {**group.get("rayStartParams", {}), "num-gpus": "0"}
+    return smaller
 
 
 def _origin(job: Mapping[str, Any]) -> dict[str, str]:
@@ -58,7 +72,8 @@ def _of_job(job: Mapping[str, Any], around: Around) -> Made:
         "backoffLimit": limit, "template": _submitter(job, cluster, around),
     })  # fmt: skip
     [started] = pods_of_job(submitter, around).pods
-    return Made([*made.pods, replace(started, role="submitter")], [*objects, submitter])
+    ready = tuple(Awaited(role, "Ready") for role in dict.fromkeys(pod.role for pod in made.pods))
+    return Made([*made.pods, replace(started, role=SUBMITTER, after=ready)], [*objects, submitter])
 
 
 def _submitter(job: Mapping[str, Any], cluster: Tree, around: Around) -> Tree:

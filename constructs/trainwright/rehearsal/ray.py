@@ -1,0 +1,44 @@
+"""What Ray needs where several of its nodes share one machine: an address, ports and sockets of each its own.
+
+A node of Ray takes the machine's address, and its paths of sockets may not be long. So a small program of the same name adds the
+options that say otherwise; of two the last one counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainwright.rehearsal.environment import find_program
+from trainwright.rehearsal.ssh import write_program
+
+GCS = 6379
+"""Port of a head that states none (ray start --help)."""
+OBJECT_STORE_BYTES = 100_000_000
+"""The nodes share this machine's /dev/shm."""
+
+
+def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path) -> None:
+    """Write ``ray`` into a folder, if there is one.
+
+    Args:
+        programs: the folder.
+        path: where the real one is looked for.
+        address: of the pod.
+        gcs: the port that the head listens on here.
+        folder: for the node's sockets and logs, with a short path.
+    """
+    ray = find_program("ray", path)
+    if ray is None:
+        return
+    node = (
+        f"--node-ip-address={address} --temp-dir={folder} --object-store-memory={OBJECT_STORE_BYTES} --min-worker-port=0 "
+        "--max-worker-port=0 --metrics-export-port=0 --disable-usage-stats"
+    )
+    head = f"--port={gcs} --dashboard-host={address}"
+    write_program(programs / "ray", f"""\
+case "$1 $2" in
+"start --head") TMPDIR={folder} exec {ray} "$@" {node} {head} ;;
+"start "*) TMPDIR={folder} exec {ray} "$@" {node} ;;
+esac
+exec {ray} "$@"
+""")
