@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.identity import short_hash
-from trainwright.manifest.data.store import credentials, settings
+from trainwright.manifest.data.store import credentials, said_by, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
 from trainwright.manifest.limits import literal
@@ -129,6 +131,32 @@ def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:
         Why({"name": "CREDENTIALS", "value": credentials(preparation)}, source, "for messages: who reads"),
         Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only"),  # noqa: S108
     ]
+
+
+def said(job: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """What a run says to get a Job that fetches: the way back of the above.
+
+    Args:
+        job: as it was emitted.
+        key: the name of the data's own folder, which alone knows the revision.
+    """
+    pod = job["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    stated = {"image": container["image"], **said_by(container["env"]), **container["resources"]["requests"]}
+    if account := pod.get("serviceAccountName"):
+        stated["service_account"] = account
+    revisions = range(1, 1000)
+    hashed = {name: stated.get(name) for name in ("source", "endpoint")}
+    revision = next((number for number in revisions if short_hash({**hashed, "revision": number}) == key), 1)
+    return {**stated, "revision": revision}
+
+
+def fetches_into(job: Mapping[str, Any], claim: str, folder: str) -> bool:
+    """Whether an object is the Job that fills a folder of a claim."""
+    pod = (job.get("spec") or {}).get("template", {}).get("spec", {})
+    names = {one.get("persistentVolumeClaim", {}).get("claimName") for one in pod.get("volumes", ())}
+    env = {one["name"]: one.get("value") for each in pod.get("containers", ()) for one in each.get("env", ())}
+    return job.get("kind") == "Job" and claim in names and env.get("FOLDER") == literal(posixpath.join(VOLUME, folder))
 
 
 def _source(data: DataPlan) -> str:
