@@ -11,6 +11,7 @@ from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft
+from trainwright.importing.emitted import NONE
 from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
 from trainwright.importing.fitting import assign
 from trainwright.importing.propose import Proposal, propose
@@ -169,6 +170,8 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
     manifest = proposal.manifest
     text = given.texts.get(manifest.document.file, "")
     said: Mapping[str, tuple[str, ...]] = remarks(manifest, text, fitted.data, proposal.words.sources)
+    came_back = proposal.aim is not None and proposal.aim.distance(fitted.compiled) == NONE
+    dropped = [] if came_back else fitted.dropped  # what the plan says again is not lost
     hidden = tuple((name, manifest.where(source)) for name, source in proposal.hidden)
     return Imported(
         (manifest, *given.around),
@@ -176,6 +179,6 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
         fitted.data,
         run_text(fitted.data, said),
         fitted.compiled,
-        tuple(Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped),
+        tuple(Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in dropped),
         hidden,
     )
