@@ -11,6 +11,9 @@ controller's delay for the nth loss of its index, divided by ``--shorten``. What
 - the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
 - no process is left, and no segment of shared memory.
 
+How many steps pass until the last incident depends on the machine. So all pods are told to end after it, and start again with a
+specification that ends some steps later; the undisturbed run comes last, and makes as many steps.
+
 The first promise that is broken ends the program with 1. Times are from the incident to the first step done after it, the restore
 included, less what a limit of the run waits for by intent: the watchdog's for a hang, that of a silent peer for a lost node.
 """
@@ -32,7 +35,6 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks import chaos_run
 from benchmarks.chaos_run import MARK_ENV, PATIENCE_SECONDS, POLL_SECONDS, BrokenPromiseError, send
@@ -42,15 +44,19 @@ from tests.processes import is_running, own_network
 from trainwright.plan.incident import delay
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import LocalPod, LocalRun
+from trainwright_trainer.commands.local.pod import Event
 from trainwright_trainer.commands.local.world import NODE_INDEX_ENV
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV
+from trainwright_trainer.contract.training import Duration
 from trainwright_trainer.supervisor.pod.shared_memory import SharedMemory
 
 ENGINES = ("ddp", "fsdp2")
 HANG_SECONDS, SILENT_SECONDS = 6.0, 15.0
-STEPS_EACH, LAST_STEPS = 1000, 40
-"""Steps of the run for each incident, and after the last: an incident waits for ranks that import torch meanwhile."""
+ENDLESS, LAST_STEPS = 1_000_000, 40
+"""Steps of the run while it is struck, and after the last incident."""
+ACCUMULATION = 4
+"""Steps that take longer are fewer, while an incident waits for ranks that import torch."""
 KEPT = ("rank killed", "rank hung")
 """Incidents that cost no pod."""
 
@@ -58,8 +64,11 @@ KEPT = ("rank killed", "rank hung")
 def specification(engine: str, pods: int, steps: int, folder: Path, network: str) -> RunSpec:
     """The run of chaos.py, of other sizes, which recovers in place."""
     content = chaos_run.specification(engine, folder, network).model_dump(mode="json", exclude_none=True)
-    content["world"]["nodes"], content["work"]["duration"]["steps"] = pods, steps
-    content["work"]["log_every_steps"] = 1
+    content["world"]["nodes"] = pods
+    content["work"] |= {
+        "duration": {"steps": steps}, "log_every_steps": 1, "batch": {"micro": 16, "accumulation": ACCUMULATION},
+        "learning_rate": {"peak": 0.003, "warmup_samples": 64, "schedule": "constant"},  # of the number of steps else
+    }
     content["lifecycle"] |= {
         "recovery": {"restarts": 10_000, "wait_seconds": 900}, "peer_lost_seconds": SILENT_SECONDS,
         "watchdog": {"training_seconds": HANG_SECONDS, "saving_seconds": HANG_SECONDS},
@@ -87,18 +96,19 @@ class Pods:
     """The pods of one run, each of which may have successors."""
 
     def __init__(self, spec: RunSpec, folder: Path, network: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.spec, self.folder, self._network = spec, folder, network
-        self._path = folder / "run.json"
+        self.folder, self._network = folder, network
+        self.pods: dict[int, LocalPod] = {}
+        self._of_node_0: list[LocalPod] = []
+        self._numbers, self._life = count(), ExitStack()
+        self._state(spec)
+
+    def _state(self, spec: RunSpec) -> None:
+        self.spec, self._path = spec, self.folder / f"run-{next(self._numbers)}.json"
         self._path.write_text(spec.model_dump_json(exclude_none=True))
         self.store = CheckpointStore(spec.state_directory or "")
-        self.pods: dict[int, LocalPod] = {}
-        self._numbers, self._life = count(), ExitStack()
-        self._past: list[LocalPod] = []
 
     def __enter__(self) -> Pods:
-        for node in range(self.spec.world.nodes):
-            self.start(node)
+        self._start_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,23 +124,40 @@ class Pods:
             NODE_INDEX_ENV: str(node), BIND_ENV: f"{self._network}{node + 1}", MARK_ENV: f"{self.folder}:{node}",
             "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",
         }
-        if node in self.pods:
-            self._past.append(self.pods[node])
         self.pods[node] = self._life.enter_context(LocalPod(LocalRun(self.spec, self._path), place, own))
+        if node == 0:
+            self._of_node_0.append(self.pods[0])
 
-    def events(self, name: str) -> list[dict[str, Any]]:
+    def _start_all(self) -> None:
+        for node in range(self.spec.world.nodes):
+            self.start(node)
+
+    def end(self) -> None:
+        """Tell all pods to end, which save."""
+        for pod in self.pods.values():
+            send(pod.pid, signal.SIGTERM)
+        if set(codes := self.codes()) != {int(ExitCode.PREEMPTED_SAVED)}:
+            raise BrokenPromiseError(f"all pods were told to end, and ended with {codes}")
+
+    def start_again(self, spec: RunSpec) -> None:
+        """All pods, with another specification of the same run."""
+        self._state(spec)
+        self._start_all()
+
+    def codes(self) -> list[int | None]:
+        """With which all pods end, however long it takes while steps are done."""
+        while not all(pod.code is not None for pod in self.pods.values()):
+            steps = len(self.events("step"))
+
+            def goes_on(steps: int = steps) -> bool:
+                return all(pod.code is not None for pod in self.pods.values()) or len(self.events("step")) > steps
+
+            _wait(goes_on, "a step, or the end of all pods")
+        return [pod.code for pod in self.pods.values()]
+
+    def events(self, name: str) -> list[Event]:
         """Of all pods of node 0 that there were: rank 0 tells of steps, restores and commits."""
-        logs = sorted(self.folder.glob("pod-0-*/pod.log"), key=lambda path: int(path.parent.name.rpartition("-")[2]))
-        found = []
-        for log in logs:
-            for line in log.read_text(errors="replace").splitlines():
-                if f'"{name}"' in line:
-                    try:
-                        event = json.loads(line)
-                    except ValueError:
-                        continue
-                    found += [event] if event.get("event") == name else []
-        return found
+        return [event for pod in self._of_node_0 for event in pod.heard(name)]
 
     def processes(self, node: int) -> list[int]:
         mark = f"{MARK_ENV}={self.folder}:{node}\0".encode()
@@ -160,7 +187,7 @@ def _ready(pod: LocalPod) -> bool:
     return bool(ready) and _when(ready[-1]) > _when(started[-1])
 
 
-def _when(event: dict[str, Any]) -> float:
+def _when(event: Event) -> float:
     return datetime.fromisoformat(event["ts"]).timestamp()
 
 
@@ -190,7 +217,8 @@ class Striker:
         _wait(committed, "commits")
         _wait(lambda: all(_ready(pod) for pod in self._run.pods.values()), "ranks that wait for the next attempt")
         if any(pod.code is not None for pod in self._run.pods.values()):
-            raise BrokenPromiseError("the run was over before all incidents: raise STEPS_EACH")
+            codes = {node: pod.code for node, pod in self._run.pods.items()}
+            raise BrokenPromiseError(f"nobody struck, and the pods ended with {codes}")
 
     def _one(self, kind: str) -> Incident:
         run, nodes = self._run, self._run.spec.world.nodes
@@ -286,23 +314,23 @@ STRIKES: dict[str, Callable[[Pods, int], float]] = {
 def measure(engine: str, pods: int, incidents: int, seed: int, shorten: float, folder: Path, kinds: list[str],
             say: Callable[[str], None] = print) -> Tally:
     """So many incidents, each kind as often as the others. Raises :class:`BrokenPromiseError`."""
-    tally, steps, memory = Tally(), STEPS_EACH * incidents + LAST_STEPS, SharedMemory()
-    expected = _undisturbed(engine, pods, steps, folder / "undisturbed", tally)
-    say(f"cold start {tally.cold_seconds:.2f} s")
-    network = own_network()
-    spec = specification(engine, pods, steps, _made(folder / "struck"), network)
+    tally, memory, network = Tally(), SharedMemory(), own_network()
+    spec = specification(engine, pods, ENDLESS, _made(folder / "struck"), network)
     dice = random.Random(f"{engine} {pods} {seed}")
     turns = [kinds[index % len(kinds)] for index in range(incidents)]
     dice.shuffle(turns)
+    since = time.time()
     with Pods(spec, folder / "struck", network) as run:
+        _wait(lambda: bool(run.events("step")), "the first step")
+        tally.cold_seconds = _when(run.events("step")[0]) - since
+        say(f"cold start {tally.cold_seconds:.2f} s")
         Striker(run, dice, shorten, tally, say).strike(turns)
-        codes = _ends(run)
-        if set(codes) != {0}:
-            raise BrokenPromiseError(f"the pods ended with {codes}")
-        if _final(run) != expected:
-            raise BrokenPromiseError("the final state differs from that of an undisturbed run")
-        if left := [pid for node in range(pods) for pid in run.processes(node)]:
-            raise BrokenPromiseError(f"processes are left: {left}")
+        run.end()
+        last = run.committed_step() + LAST_STEPS
+        run.start_again(spec.model_copy(update={"work": spec.work.model_copy(update={"duration": Duration(steps=last)})}))
+        found = _final(run, last)
+    if found != _undisturbed(engine, pods, last, _made(folder / "undisturbed")):
+        raise BrokenPromiseError("the final state differs from that of an undisturbed run")
     if segments := memory.clear():
         raise BrokenPromiseError(f"segments of shared memory are left: {segments}")
     return tally
@@ -313,25 +341,21 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _undisturbed(engine: str, pods: int, steps: int, folder: Path, tally: Tally) -> dict[str, tuple[str, ...]]:
+def _undisturbed(engine: str, pods: int, steps: int, folder: Path) -> dict[str, tuple[str, ...]]:
     network = own_network()
-    spec = specification(engine, pods, steps, _made(folder), network)
-    since = time.time()
-    with Pods(spec, folder, network) as run:
-        _wait(lambda: bool(run.events("step")), "the first step")
-        tally.cold_seconds = _when(run.events("step")[0]) - since
-        if set(codes := _ends(run)) != {0}:
-            raise BrokenPromiseError(f"the undisturbed run ended with {codes}")
-        return _final(run)
+    with Pods(specification(engine, pods, steps, folder, network), folder, network) as run:
+        return _final(run, steps)
 
 
-def _ends(run: Pods) -> list[int | None]:
-    _wait(lambda: all(pod.code is not None for pod in run.pods.values()), "the last step", 10 * PATIENCE_SECONDS)
-    return [pod.code for pod in run.pods.values()]
-
-
-def _final(run: Pods) -> dict[str, tuple[str, ...]]:
+def _final(run: Pods, step: int) -> dict[str, tuple[str, ...]]:
+    """File -> digests of the last step's checkpoint, which verifies; nothing of the run is left."""
+    if set(codes := run.codes()) != {0}:
+        raise BrokenPromiseError(f"the pods ended with {codes}")
+    if left := [pid for node in run.pods for pid in run.processes(node)]:
+        raise BrokenPromiseError(f"processes are left: {left}")
     record = run.store.records()[0]
+    if record.step != step:
+        raise BrokenPromiseError(f"the run ended at step {record.step} of {step}")
     if problems := run.store.verify(record):
         raise BrokenPromiseError(problems[0].message)
     return {file.name: file.chunks for file in record.files}

@@ -22,6 +22,7 @@ from trainwright.operators import TARGETS
 from trainwright.operators.base import Target
 from trainwright.operators.kueue import releases as kueue
 from trainwright.plan.estimate.scaling import GPUS, scaling
+from trainwright.plan.incident import takes_others
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
 from trainwright.report.rows import share
@@ -171,6 +172,20 @@ def gang_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cl
         for maker in dict.fromkeys(answer.gang for answer in answers if isinstance(answer, Binding)):
             makers.setdefault(maker, []).append(target.title)
     return table(("target", "who makes the group"), [(", ".join(titles), maker.value) for maker, titles in makers.items()])
+
+
+def recovery_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
+    """A Markdown table: where pods stay when one is lost, and why they cannot elsewhere, of what our supervisor runs."""
+    rows = []
+    for target in targets:
+        found: dict[str, list[str]] = {}
+        for name, topology in topologies.items():
+            needs = topology.needs()
+            answer = target.bind(needs, cluster)
+            if isinstance(answer, Binding) and needs.talk and answer.guarantees & topology.guarantees:
+                found.setdefault(takes_others(needs, answer), []).append(name)
+        rows += [(target.title, "; ".join(names), reason or "**in place**") for reason, names in found.items()]
+    return table(("target", "topology", "in place, or why not"), rows)
 
 
 def _cell(topology: Topology, target: Target, cluster: Cluster) -> str:

@@ -84,7 +84,7 @@ def locked(lock: str) -> dict[str, set[Version]]:
 DIRECT = {
     "synth": of_compiler() | of_trainer() | of_group("build"),
     "rehearse": of_compiler() | of_trainer() | of_ranks() | of_group("build"),
-    "test": of_compiler() | of_trainer() | of_ranks() | of_extra("s3") | of_group("build") | of_group("test"),
+    "test": of_compiler() | of_trainer() | of_ranks() | of_extra("s3") | of_extra("hub") | of_group("build") | of_group("test"),
     "trainer": of_trainer() | of_ranks(),
     "build": of_group("build"),
     "lock": of_group("lock"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.compiler.example import RUN, Data, codes, command, compiled, findings
 from tests.compiler.findings.page import overlay
 from tests.compiler.manifest.data.prepared import prepared
 from tests.compiler.objects import assert_accepted, top
+from tests.compiler.rehearsal.stage import play
 from tests.compiler.targets import CASES, INSTALLED, on, profile_for
 
 from trainwright.compile import CompiledRun
@@ -102,6 +104,19 @@ def test_one_that_starts_first_has_ended_before_the_others_start(target: str) ->
     }
     alone = with_roles(target, {"index": first})
     assert "ended before the ranks start" in str(list(plan_rows(alone)))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_rehearsal_starts_the_ranks_once_that_role_has_ended_with_0(code: int, tmp_path: Path) -> None:
+    there = "/checkpoints/index"
+    made_first = f"import pathlib, sys; pathlib.Path('{there}').write_text('whole'); sys.exit({code})"
+    read_then = f"import pathlib; assert pathlib.Path('{there}').read_text() == 'whole'; print('read')"
+    mounts = {"/checkpoints": {"claim": "checkpoints"}}
+    index = {"pods": 1, "command": ["python", "-c", made_first], "starts": "first", "mounts": mounts}
+    work = {**command("python", "-c", read_then), "checkpoints": {"by": "own"}, "restarts": 0}
+    outcome, recorder = play(list(with_roles("job-set", {"index": index}, **work).manifests), tmp_path)
+    assert outcome.status == ("Failed" if code else "Complete")
+    assert [line for _, line in recorder.lines].count("read") == (0 if code else 2)
 
 
 def test_a_task_of_volcano_waits_for_no_end() -> None:

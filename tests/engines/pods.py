@@ -68,18 +68,23 @@ class Pods:
         run = self._folder / f"pods-{self._runs}"
         run.mkdir()
         (run / "run.json").write_text(json.dumps(spec))
-        pods = []
-        for node, environment in enumerate(environments):
-            output, termination = run / f"pod-{node}.log", run / f"termination-{node}.json"
-            own = {SPEC_ENV: str(run / "run.json"), BIND_ENV: address(node), TERMINATION_PATH_ENV: str(termination)}
-            with output.open("wb") as file:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "trainwright_trainer", "supervise"], env=os.environ | QUIET | own | dict(environment),
-                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-                )
-            pods.append(Pod(process, output, termination))
-        self._started += pods
-        return pods
+        return [self._start(run, f"pod-{node}", node, environment) for node, environment in enumerate(environments)]
+
+    def replace(self, pod: Pod, node: int, environment: Mapping[str, str]) -> Pod:
+        """A new pod of the same run, when this one has ended."""
+        pod.process.wait(PATIENCE_SECONDS)
+        return self._start(pod.output.parent, f"pod-{node}-{len(self._started)}", node, environment)
+
+    def _start(self, run: Path, name: str, node: int, environment: Mapping[str, str]) -> Pod:
+        output, termination = run / f"{name}.log", run / f"termination-{name}.json"
+        own = {SPEC_ENV: str(run / "run.json"), BIND_ENV: address(node), TERMINATION_PATH_ENV: str(termination)}
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trainwright_trainer", "supervise"], env=os.environ | QUIET | own | dict(environment),
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+        self._started.append(Pod(process, output, termination))
+        return self._started[-1]
 
     def close(self) -> None:
         for pod in self._started:

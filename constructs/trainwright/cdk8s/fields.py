@@ -23,6 +23,7 @@ from trainwright.run import (
     CommandWorkload,
     EnvSource,
     EnvValue,
+    Initializers,
     LearningRate,
     Mount,
     NodeAffinity,
@@ -64,6 +65,7 @@ class RunFields(TypedDict, total=False):
     checkpoints: Checkpoints
     target: TargetName
     runtime: str
+    initializer: Initializers
     supervisor: Literal["image", "brought", "none"]
     node_pool: str
     mounts: Mapping[str, Mount | VolumeOfPlus | Mapping[str, Any]]

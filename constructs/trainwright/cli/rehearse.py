@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json as json_encoder
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,9 @@ from trainwright.project.build import build_run
 from trainwright.project.status import last_records
 
 if TYPE_CHECKING:
+    from trainwright.project.load import Sources
     from trainwright.rehearsal.setting import FaultKind
+    from trainwright.run import Run
 
 
 def command(
@@ -50,7 +53,7 @@ def command(
     """
     from trainwright.rehearsal import Options, own_programs, rehearse_file
 
-    path, folder = _file(run, project) if target is None else _compiled(run, project, target)
+    path, folder, beside = _file(run, project) if target is None else _compiled(run, project, target)
     if python is not None and not (python / "bin" / "python").is_file():
         stop(f"--python {python}: there is no {python / 'bin' / 'python'}; name the folder of a virtual environment")
     if corrupt not in (None, "newest"):
@@ -64,14 +67,18 @@ def command(
         faults=tuple((kind, text) for kind, texts in asked.items() for text in texts or []), corrupt=corrupt is not None,
         chaos=chaos, seed=seed, programs=python.absolute() / "bin" if python else own_programs(),
     )  # fmt: skip
-    raise typer.Exit(rehearse_file(path, workspace=workspace or folder, options=chosen, as_json=json))
+    raise typer.Exit(rehearse_file(path, workspace=workspace or folder, options=chosen, as_json=json, beside=beside))
 
 
-def _file(run: str, project: Path | None) -> tuple[Path, Path]:
-    """The file that holds it, and where its volumes and logs lie."""
+Beside = Sequence[Mapping[str, Any]]
+"""Objects that a run names, and that neither its file nor its foundation holds: the runtime of a TrainJob."""
+
+
+def _file(run: str, project: Path | None) -> tuple[Path, Path, Beside]:
+    """The file that holds it, where its volumes and logs lie, and what the profile has of the cluster."""
     if run.endswith((".yaml", ".yml", ".json")):
         name = Path(run).name.partition(".")[0]
-        return Path(run), Path(".rehearsal") / name
+        return Path(run), Path(".rehearsal") / name, ()
     where, sources = open_sources(project)
     file = sources.runs[run_file(sources, run)]
     path = where.dist / file.run.cluster / file.run.namespace / "runs" / f"{run}.k8s.yaml"
@@ -82,10 +89,14 @@ def _file(run: str, project: Path | None) -> tuple[Path, Path]:
     entry = last_records(where).runs.get(run)
     if entry and entry.file != file.digest:
         say(f"{file.name} changed since dist/ was written: this plays the older YAML; `trainwright synth` brings it up to date\n")
-    return path, where.root / ".rehearsal" / run
+    return path, where.root / ".rehearsal" / run, _runtimes(file.run, sources)
 
 
-def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path]:
+def _runtimes(run: Run, sources: Sources) -> Beside:
+    return [one.manifest for name, one in sources.clusters[run.cluster].cluster.runtimes.items() if name == run.runtime]
+
+
+def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path, Beside]:
     """A file of what it compiles to for another target, which is not dist/."""
     where, sources = open_sources(project)
     file = sources.runs[run_file(sources, run)]
@@ -98,7 +109,7 @@ def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json_encoder.dumps({"apiVersion": "v1", "kind": "List", "items": list(built.compiled.manifests)}))
     say(f"compiled from {file.name} for {target}: this plays {where.shown(path)}, which is not in dist/\n")
-    return path, folder
+    return path, folder, _runtimes(file.run, sources)
 
 
 def _mount(text: str) -> tuple[str, Path]:

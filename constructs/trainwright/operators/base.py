@@ -250,6 +250,11 @@ class RunPod(NamedTuple):
     answers: Provenance
     """Where the values of that object come from."""
 
+    @property
+    def is_the_runtimes(self) -> bool:
+        """Whether it is of a Job that an installed runtime has beside the run's own: its platform team answers for it."""
+        return self.role is None and self.source("").startswith("cluster:/runtimes/")
+
     def source(self, below: str) -> str:
         """What states the value at a pointer into the pod's spec."""
         return origin(self.answers, self.found.pointer + below)[0]

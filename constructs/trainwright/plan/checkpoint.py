@@ -32,8 +32,10 @@ def lineage(run: Run) -> str | None:
     out is left out here, so that a new field moves nobody's lineage.
     """
     work = run.workload
-    fetched = {path: each.model_dump(include={"source", "endpoint", "revision"}) for path, each in run.prepare.items()}
-    prepared = {"prepare": fetched} if fetched else {}
+    fetched = {path: each.content for path, each in run.prepare.items()}
+    prepared: dict[str, object] = {"prepare": fetched} if fetched else {}
+    if run.initializer:
+        prepared["initializer"] = {part: one.storage_uri for part, one in run.initializer.stated.items()}
     if isinstance(work, BoostingWorkload):
         kept = run.model_dump(mode="json", include={"workload": {"booster", "data", "seed"}}, exclude_none=True)
         return short_hash({**kept, **prepared})

@@ -26,7 +26,7 @@ def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
     mount = run.rank_mounts[mount_path] if mount_path else None
     if mount_path is None or not isinstance(mount, ClaimMount):
         return None
-    key = _key(preparation)
+    key = short_hash(preparation.content)
     below = posixpath.relpath(path, mount_path)
     return DataPlan(
         path=path,
@@ -36,8 +36,3 @@ def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
         folder=posixpath.normpath(posixpath.join(mount.sub_path or "", below, key)),
         marker=f"{path}/{key}.complete",
     )
-
-
-def _key(preparation: Preparation) -> str:
-    """A hash of what decides the content: not of the tool or the credentials."""
-    return short_hash(preparation.model_dump(include={"source", "endpoint", "revision"}))

@@ -39,14 +39,19 @@ def plan_recovery(
     """
     if not needs.talk or isinstance(run.workload, CommandWorkload):
         return None
-    why_not = binding.recovery.takes_others
-    if needs.elastic:
-        why_not = "an elastic run goes on by itself, with the pods that are left"
-    elif needs.rendezvous not in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
-        why_not = why_not or f"no supervisor decides for all pods where the rendezvous is {needs.rendezvous.value}"
     evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
-    why_not = "; ".join(filter(None, (why_not, *evicting)))
+    why_not = "; ".join(filter(None, (takes_others(needs, binding), *evicting)))
     return RecoveryPlan(run.recovery == "in-place" and not why_not, run.recovery_wait, why_not)
+
+
+def takes_others(needs: Needs, binding: Binding) -> str:
+    """Why the other pods cannot stay when one has ended, on any cluster; empty where they can."""
+    if needs.elastic:
+        return "an elastic run goes on by itself, with the pods that are left"
+    if needs.rendezvous in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
+        return binding.recovery.takes_others
+    nobody = f"no supervisor decides for all pods where the rendezvous is {needs.rendezvous.value}"
+    return binding.recovery.takes_others or nobody
 
 
 def incident(binding: Binding, needs: Needs, supervised: bool, recovery: RecoveryPlan | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "eval
 
 
 def rehearse_file(
-    path: Path, *, workspace: Path, options: Options | None = None, as_json: bool = False, console: Console | None = None
+    path: Path, *, workspace: Path, options: Options | None = None, as_json: bool = False, console: Console | None = None,
+    beside: Sequence[Mapping[str, Any]] = (),
 ) -> int:
     """Rehearse the manifests in a file, and print what happens.
 
@@ -44,6 +45,7 @@ def rehearse_file(
         options: What the caller chooses.
         as_json: Write what became of it to standard output as one JSON object, and all else to standard error.
         console: Where to print; standard output by default.
+        beside: Further objects of the cluster, such as a runtime that is installed there.
 
     Returns:
         The exit code: 0 the Job completed, 1 it failed, 2 the request is wrong, 3 the manifests cannot work or this machine
@@ -52,7 +54,7 @@ def rehearse_file(
     console, options = console or Console(stderr=as_json), options or Options()
     observer = ConsoleObserver(console)
     try:
-        outcome = rehearse(objects_in(path), workspace, options, observer, foundation=foundation_of(path))
+        outcome = rehearse(objects_in(path), workspace, options, observer, foundation=[*foundation_of(path), *beside])
     except UsageError as error:
         _print_plain(console, str(error))
         return USAGE_CODE

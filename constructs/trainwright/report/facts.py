@@ -153,6 +153,7 @@ _LIST = (
     Entry("containers", row=lambda of: ", ".join(rows.container(*stated) for stated in all_stated(of.resolution))),
     Entry("packages", row=rows.packages),
     Entry("fetched", row=lambda of: rows.fetched(of.plan.data), label="data"),
+    Entry("initializers", row=lambda of: rows.initializers(of.run)),
     Entry("rendezvous", row=rows.rendezvous),
     Entry("control", row=rows.control),
     Entry("queue", Block.PODS, lambda of: of.run.queue),

@@ -31,7 +31,7 @@ from trainwright.plan.model import (
 )
 from trainwright.plan.packages import FOLDER, packages_of
 from trainwright.plan.security import describe_security
-from trainwright.run import AnyContainer, CommandWorkload, ScriptWorkload
+from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload
 from trainwright.run.roles import RoleParts
 from trainwright.units import GIB, counted
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
@@ -238,6 +238,14 @@ def packages(compiled: CompiledRun) -> str:
 
 def fetched(data: Sequence[DataPlan]) -> str:
     return ", ".join(f"{one.path}, once, from {one.source} (claim {one.claim})" for one in data)
+
+
+def initializers(run: Run) -> str:
+    stated = run.initializer.stated if run.initializer else {}
+    return ", ".join(
+        f"{part} {told.storage_uri or 'as the runtime says'}, by Job {part}-initializer of the runtime, before the pods start"
+        for part, told in stated.items()
+    )
 
 
 def rendezvous(compiled: CompiledRun) -> str:

@@ -10,6 +10,7 @@ from trainwright.run.containers import (
     SharedVolume,
     Toleration,
 )
+from trainwright.run.initializer import Initializer, Initializers
 from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
@@ -23,7 +24,7 @@ from trainwright.run.model import (
     Waiver,
 )
 from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
-from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
+from trainwright.run.preparation import AccessKeys, AccountKey, HubToken, Preparation
 from trainwright.run.resources import Requests, Resources
 from trainwright.run.roles import RoleParts
 from trainwright.run.surroundings import (
@@ -83,7 +84,10 @@ __all__ = [
     "EphemeralMount",
     "FieldReference",
     "HostPathMount",
+    "HubToken",
     "ImageMount",
+    "Initializer",
+    "Initializers",
     "KubernetesContainer",
     "KubernetesMount",
     "LearningRate",

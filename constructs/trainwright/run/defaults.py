@@ -15,7 +15,7 @@ CHOOSERS = {"cluster": "clusters", "namespace": "namespaces", "team": "teams"}
 """Field of a run -> the group of defaults in which its value chooses; from the general to the special."""
 
 OWN = frozenset({
-    "run", "topology", "workload", "batch", "learning_rate", "roles", "prepare", "grace", *ONLY_UNKNOWN,
+    "run", "topology", "workload", "batch", "learning_rate", "roles", "prepare", "initializer", "grace", *ONLY_UNKNOWN,
     "attempt", "state", "overrides", "waivers",
 })  # fmt: skip
 """What each run says itself: what is trained and by how many, what its program is like, and what was decided for it alone."""

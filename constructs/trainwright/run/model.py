@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model
 from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import AnyContainer, PortNumber
+from trainwright.run.initializer import Initializers
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
@@ -194,6 +195,8 @@ class Run(Model):
     """One of the profile's `runtimes` for a TrainJob, which then says of its pods only what it may; default: the run brings its
     own.
     """
+    initializer: Initializers | None = None
+    """What the `runtime` fetches for this run before its pods start, where it has initializers; `prepare` fetches for any run."""
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
@@ -314,6 +317,13 @@ class Run(Model):
         if unknown := next((path for path in self.file_modes if path not in self.files), None):
             message = f"file_modes has {unknown}, which is not among files; write the file there, or remove its mode"
             raise PlacedError(message, "file_modes", unknown)
+        return self
+
+    @model_validator(mode="after")
+    def _initializers_are_of_a_runtime(self) -> Self:
+        if self.initializer and self.runtime is None:
+            message = "a runtime that the run brings has no initializers; write prepare, or the runtime that has them"
+            raise PlacedError(message, "initializer")
         return self
 
     @model_validator(mode="after")

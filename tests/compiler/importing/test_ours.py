@@ -13,9 +13,12 @@ from tests.compiler.projects import ROOT
 from trainwright.compile import CompiledRun
 from trainwright.importing.bring import Brought, bring
 from trainwright.importing.read import Source, read
+from trainwright.manifest.data import hub
+from trainwright.manifest.provenance import split
 from trainwright.project.build import build_run
 from trainwright.project.load import Project, Sources, load_sources
 from trainwright.reading.document import Document
+from trainwright.run import Preparation
 
 SOURCES = load_sources(Project(ROOT))
 OF_FLEET = load_sources(Project(FLEET))
@@ -77,6 +80,17 @@ def test_what_came_back_comes_back_as_itself(name: str) -> None:
     again = ["---\n".join(f"{json.dumps(one)}\n" for one in first.compiled.manifests)]
     (second,) = imported(again, cluster, SOURCES).runs
     assert second.text == first.text
+
+
+@pytest.mark.parametrize("stated", [
+    {"source": f"hf://o/n@{'a' * 40}", "include": ["*.$afetensors", "b"]},
+    {"source": f"hf://datasets/o/n@{'a' * 40}", "exclude": ["c"], "form": "dataset", "subset": "d$", "endpoint": "https://hub.example.com",
+     "credentials": {"token": {"secret": "hub", "key": "token"}}},
+])  # fmt: skip
+def test_what_is_fetched_of_the_hub_comes_back(stated: dict[str, object]) -> None:
+    preparation = Preparation.model_validate({"image": "fetch", **stated})
+    told = split(hub.told(preparation, "run:/prepare/data", "/volume/data"))[0]
+    assert Preparation.model_validate({"image": "fetch", **hub.said_by(told["command"], told["env"])}) == preparation
 
 
 def test_data_whose_job_is_not_given_is_asked_for() -> None:

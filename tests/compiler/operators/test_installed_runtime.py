@@ -10,23 +10,26 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.compiler.example import compiled, findings
-from tests.compiler.findings.page import overlay
-from tests.compiler.objects import top
+from pydantic import ValidationError
+from tests.compiler.example import RUN, compiled, findings
+from tests.compiler.findings.page import overlay, write_example
+from tests.compiler.objects import needs_crds, problems_of, top
 from tests.compiler.projects import Scratch, scratch
 from tests.compiler.rehearsal.stage import play
 
 from trainwright.cluster.runtimes import digest_of
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
+from trainwright.findings import CompileError, Severity
 from trainwright.live.runs import Expected, changed_runtimes
 from trainwright.live.snapshot import Snapshot
 from trainwright.manifest.provenance import split
 from trainwright.operators import TARGETS
 from trainwright.operators.kubeflow_trainer.installed import ANNOTATION
-from trainwright.operators.kubeflow_trainer.pods import pods
+from trainwright.operators.kubeflow_trainer.pods import ANCESTOR, NODE, pods
 from trainwright.operators.operator import Around
 from trainwright.project.record import RunRecord
+from trainwright.reading.document import parse_yaml
+from trainwright.rendezvous.mpi import KEYS
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_lines
 
@@ -199,9 +202,8 @@ def test_weak_pods_of_a_runtime_are_found() -> None:
      "does not make this rendezvous: its policy is torch"),
     ({"roles": {"evaluator": {"pods": 1, "command": ["x"]}}}, runtime(), "has no Job for it"),
     ({}, runtime({"spec": {"template": {"spec": {"replicatedJobs": [
-        *within(RUNTIME, "spec", "template", "spec", "replicatedJobs"),
-        {**within(RUNTIME, "spec", "template", "spec", "replicatedJobs", 0), "name": "dataset-initializer"}]}}}}),
-     "has the Jobs node, dataset-initializer"),
+        {**within(RUNTIME, "spec", "template", "spec", "replicatedJobs", 0), "name": "trainer"}]}}}}),
+     "has the Jobs trainer"),
 ])  # fmt: skip
 def test_a_run_that_does_not_fit_its_runtime_is_refused(run: Data, manifest: Data, message: str) -> None:
     with pytest.raises(CompileError, match="TW401") as error:
@@ -220,6 +222,196 @@ def test_it_is_rehearsed_with_its_runtime_beside_it(tmp_path: Path) -> None:
     outcome, recorder = play([*on_it({**work, "checkpoints": {"by": "own"}}).manifests, runtime()], tmp_path)
     assert outcome.status == "Complete"
     assert {line for _, line in recorder.lines} >= {"0 2 yes", "1 2 yes"}
+
+
+# Initializers, and what else a runtime has beside the node.
+
+
+def with_jobs(*others: Data, change: Data | None = None) -> Data:
+    """The runtime with Jobs before its node, which waits until they are complete."""
+    made = runtime(change)
+    jobs = within(made, "spec", "template", "spec", "replicatedJobs")
+    jobs[0]["dependsOn"] = [{"name": one["name"], "status": "Complete"} for one in others]
+    within(jobs[0], "template", "spec", "template", "spec", "containers")[0]["volumeMounts"].append(
+        {"name": "initializer", "mountPath": "/workspace"}
+    )
+    jobs[:0] = others
+    claim = {"metadata": {"name": "initializer"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    within(made, "spec", "template", "spec")["volumeClaimPolicies"] = [{"templates": [claim]}]
+    return made
+
+
+def job(name: str, *command: str, image: str = IMAGE, env: list[Data] | None = None) -> Data:
+    container = {
+        "name": name, "image": image, "env": env or [], "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    } | ({"command": [*command]} if command else {})  # fmt: skip
+    spec = {"containers": [container], "securityContext": SECURED, "automountServiceAccountToken": False}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": name} if name.endswith("-initializer") else {}
+    return {"name": name, "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": spec}}}}
+
+
+URI = {"name": "STORAGE_URI", "value": "hf://tatsu-lab/alpaca"}
+DATASET = {"storage_uri": "hf://example/texts", "secret": "hugging-face", "env": {"IGNORE_PATTERNS": "*.md"}}
+
+
+@needs_crds
+def test_a_run_tells_the_initializers_of_its_runtime_what_to_fetch() -> None:
+    manifest = with_jobs(job("dataset-initializer", env=[URI]), job("model-initializer"))
+    found = on_it({"initializer": {"dataset": DATASET}}, manifest)
+    assert top(found)["spec"]["initializer"] == {"dataset": {
+        "storageUri": "hf://example/texts", "secretRef": {"name": "hugging-face"},
+        "env": [{"name": "IGNORE_PATTERNS", "value": "*.md"}],
+    }}  # fmt: skip
+    assert problems_of(found) == []
+    assert "dataset-initializer" not in str(top(found)["spec"]["runtimePatches"]), "what it is told is no patch"
+    rows = " ".join(plan_lines(found))
+    assert "initializers  dataset hf://example/texts, by Job dataset-initializer of the runtime" in rows
+    assert found.plan.name != on_it(manifest=manifest).plan.name
+
+
+def test_rules_see_the_initializers_that_the_controller_makes() -> None:
+    manifest = with_jobs(job("dataset-initializer", env=[URI]), job("model-initializer"))
+    found = on_it({"initializer": {"dataset": DATASET}}, manifest)
+    seen = {one["name"]: one for one in within(split(TARGETS["train-job"].lower(found.resolution)[0])[0], *POD[:4])}
+    made = next(one for one in pods(top(found), Around(objects=[manifest])).objects if one["kind"] == "JobSet")
+    real = {one["name"]: one for one in made["spec"]["replicatedJobs"]}
+    assert seen.keys() == real.keys()
+    for name in ("dataset-initializer", "model-initializer"):
+        ours, theirs = (one[name]["template"]["spec"]["template"]["spec"]["containers"][0] for one in (seen, real))
+        assert ours == theirs
+    told = real["dataset-initializer"]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert told["env"] == [{"name": "STORAGE_URI", "value": "hf://example/texts"}, {"name": "IGNORE_PATTERNS", "value": "*.md"}]
+    assert told["envFrom"] == [{"secretRef": {"name": "hugging-face"}}]
+
+
+@pytest.mark.parametrize(("manifest", "message"), [
+    (runtime(), "runtime torch-distributed has no Job dataset-initializer"),
+    (with_jobs({**job("dataset-initializer"), "template": job("fetch")["template"]}), "has no container dataset-initializer"),
+    (with_jobs(overlay(job("dataset-initializer"), {"template": {"metadata": {"labels": None}}})), "no label trainer.kubeflow"),
+    (with_jobs({**job("dataset-initializer"), "template": overlay(job("dataset-initializer")["template"], {
+        "spec": {"template": {"spec": {"containers": [{"name": "dataset-initializer", "image": IMAGE}]}}}})}),
+     "mounts no volume called initializer"),
+])  # fmt: skip
+def test_an_initializer_that_the_runtime_does_not_have_is_refused_on_its_line(manifest: Data, message: str) -> None:
+    said = [one for one in findings({**ON_IT, "initializer": {"dataset": DATASET}}, profile(manifest)) if one.code == "TW335"]
+    assert [(one.where.pointer, message in one.message) for one in said] == [("/initializer/dataset", True)]
+
+
+def test_an_initializer_needs_a_runtime_that_is_installed() -> None:
+    with pytest.raises(ValidationError, match="a runtime that the run brings has no initializers; write prepare"):
+        compiled({"target": "train-job", "initializer": {"dataset": DATASET}})
+
+
+def test_pods_of_a_runtimes_own_jobs_are_held_against_the_rules() -> None:
+    """They are not the run's, and count as none of its roles; what is wrong with them is said at the runtime."""
+    assert on_it(manifest=with_jobs(job("cache"))).plan.world.nodes == 2
+    (said,) = findings(ON_IT, profile(with_jobs(job("cache", image="registry.example.com/cache:latest"))))
+    assert (said.code, said.where.pointer.rpartition("/replicatedJobs")[2]) == (
+        "TW305", "/0/template/spec/template/spec/containers/0/image",
+    )  # fmt: skip
+
+
+def test_a_group_that_waits_for_pods_of_a_later_job_never_starts() -> None:
+    grouped = with_jobs(job("dataset-initializer"), change={"spec": {"podGroupPolicy": {"coscheduling": {}}}})
+    gang = {"scheduling": {"gang": "coscheduling", "version": "0.33"}}
+    assert [one.where.pointer for one in findings(ON_IT, {**profile(grouped), **gang}) if one.code == "TW441"] == ["/runtime"]
+
+
+def test_a_rehearsal_takes_the_runtime_of_the_profile_and_its_initializers_end_first(tmp_path: Path) -> None:
+    """By the JobSet's own claim, and with what the run tells the initializer."""
+    fetch = "import os, pathlib; pathlib.Path('/workspace/got').write_text(os.environ['STORAGE_URI'] + ' ' + os.environ['MORE'])"
+    read = "import pathlib; assert pathlib.Path('/workspace/got').read_text() == 'hf://example/texts told'"
+    manifest = with_jobs(job("dataset-initializer", "python", "-c", fetch))
+    run = {
+        "run": "fetched", "target": "train-job", "runtime": "torch-distributed", "gang": False, "checkpoints": {"by": "own"},
+        "workload": {"kind": "command", "command": ["python", "-c", read]}, "batch": None, "learning_rate": None,
+        "initializer": {"dataset": {"storage_uri": "hf://example/texts", "env": {"MORE": "told"}}},
+    }  # fmt: skip
+    write_example((), tmp_path / "project")
+    charts = tmp_path / "project" / "charts"
+    (charts / "runs" / "fetched.yaml").write_text(json.dumps(overlay(RUN, run)), encoding="utf-8")
+    lab = parse_yaml((charts / "clusters" / "lab.yaml").read_text(encoding="utf-8"), "lab").data
+    (charts / "clusters" / "lab.yaml").write_text(json.dumps(overlay(lab, profile(manifest))), encoding="utf-8")
+    ended = Scratch(tmp_path / "project").run("rehearse", "fetched", "--target", "train-job", "--timeout", "100")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Complete: AllJobsCompleted" in ended.stdout
+    first_end = ended.stdout.index("ended: exit code 0")
+    assert ended.stdout.index("-dataset-initializer-0-0-") < first_end < ended.stdout.index("-node-0-")
+
+
+# Under mpirun.
+
+
+def of_mpi(as_node: bool = True, change: Data | None = None) -> Data:
+    """As deepspeed-distributed of Trainer's release, in a namespace that asks for more."""
+    worker = job(NODE, "/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config")
+    worker["template"]["spec"]["template"]["spec"]["containers"][0].update(
+        readinessProbe={"tcpSocket": {"port": 2222}, "initialDelaySeconds": 5}, resources={"limits": {"nvidia.com/gpu": 8}}
+    )
+    launcher = {**job(NODE), "name": "launcher", "dependsOn": [{"name": NODE, "status": "Ready"}]}
+    for one in (worker, launcher):
+        del one["template"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    launcher["template"] = overlay(launcher["template"], {"metadata": {"labels": {ANCESTOR: "trainer"}}})
+    policy = {"numProcPerNode": 1, "mpiImplementation": "OpenMPI", "sshAuthMountPath": KEYS, "runLauncherAsNode": as_node}
+    template = {"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
+                         "replicatedJobs": [worker, launcher]}}  # fmt: skip
+    spec = {"mlPolicy": {"numNodes": 1, "mpi": policy}, "template": template}
+    return overlay({**RUNTIME, "spec": spec}, change or {})
+
+
+WAITING = "until getent hosts launcher; do sleep 1; done; exec mpirun --hostfile /etc/mpi/hostfile -x A python /app/train.py"
+UNDER_MPI: Data = {
+    **ON_IT, **COMMAND, "image": IMAGE, "env": {"A": "b"}, "checkpoints": {"by": "own"},
+    "topology": {"kind": "mpi", "nodes": 3, "gpus_per_node": 8, "launcher_is_node": True},
+    "workload": {"kind": "command", "command": ["/bin/sh", "-c", WAITING]},
+}  # fmt: skip
+BESIDE_NODES = overlay(UNDER_MPI, {"topology": {"launcher_is_node": False}})
+
+
+@needs_crds
+@pytest.mark.parametrize(("run", "as_node"), [(UNDER_MPI, True), (BESIDE_NODES, False)])
+def test_a_launcher_and_its_workers_are_those_of_a_runtime(run: Data, as_node: bool) -> None:
+    manifest = of_mpi(as_node)
+    found = compiled(run, profile(manifest))
+    assert [one["kind"] for one in found.manifests] == ["TrainJob"]
+    spec = top(found)["spec"]
+    assert (spec["trainer"]["numNodes"], spec["trainer"]["numProcPerNode"], spec["trainer"]["image"]) == (3, 8, IMAGE)
+    assert spec["trainer"]["command"] == ["/bin/sh", "-c", WAITING]
+    patched = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert [one["name"] for one in patched] == [NODE, "launcher"]
+    assert all("sshd" not in str(one) for one in patched), "the workers' program is the runtime's"
+    assert problems_of(found) == []
+    looked_at = split(TARGETS["train-job"].lower(found.resolution)[0])[0]
+    made = next(one for one in pods(top(found), Around(objects=[manifest])).objects if one["kind"] == "JobSet")
+    for place, count in enumerate((3 - as_node, 1)):
+        seen = within(looked_at, *POD[:4], place, *POD[5:])["spec"]["containers"][0]
+        real = made["spec"]["replicatedJobs"][place]["template"]["spec"]
+        theirs = real["template"]["spec"]["containers"][0]
+        assert real["parallelism"] == count
+        for key in ("image", "command", "resources"):
+            assert seen.get(key) == theirs.get(key), (place, key)
+        names = {one["name"]: one.get("value") for one in theirs.get("env", [])}
+        assert {one["name"]: one.get("value") for one in seen.get("env", [])}.items() <= names.items()
+        assert {one["mountPath"] for one in theirs["volumeMounts"]} - {one["mountPath"] for one in seen["volumeMounts"]} <= {
+            KEYS, "/etc/mpi",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "manifest", "place", "message"), [
+    ({"image": RUN["image"]}, of_mpi(), "/image", f"write image: {IMAGE}"),
+    ({"topology": {"launcher_is_node": False}}, of_mpi(), "/topology", "write topology.launcher_is_node: true"),
+    ({}, of_mpi(as_node=False), "/topology", "write topology.launcher_is_node: false"),
+    ({"topology": {"nodes": 1}}, of_mpi(), "/topology", "one worker at least beside its launcher"),
+    ({"topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8, "launcher_is_node": True},
+      "workload": {"kind": "script", "command": ["python", "/app/train.py"]}}, of_mpi(), "/workload/kind", "write kind: command"),
+    ({"topology": {"launcher_is_node": False, "gpus_per_node": 4}}, of_mpi(as_node=False), "/topology/gpus_per_node",
+     "decides resources of the pods"),
+    ({}, runtime(), "/topology", "does not make this rendezvous: its policy is torch"),
+])  # fmt: skip
+def test_what_a_runtime_of_mpirun_cannot_be_told_is_refused(run: Data, manifest: Data, place: str, message: str) -> None:
+    said = [one for one in findings(overlay(UNDER_MPI, run), profile(manifest)) if one.severity is Severity.ERROR]
+    assert {(one.where.pointer, message in f"{one.message}; {one.fix}") for one in said} == {(place, True)}, said
 
 
 # The files.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.pods import Pods, address
+from tests.engines.pods import Pod, Pods, address
 from tests.engines.xgboost.conftest import Spec
 from tests.processes import wait_until
 
@@ -67,3 +69,32 @@ def test_pods_that_are_told_to_end_and_killed(pods: Pods, spec: Spec, tmp_path: 
     messages = [pod.message() for pod in running]
     assert [message.attempts for message in messages] == [3, 3]
     assert all(0 < (message.goodput or 0) < 1 for message in messages)
+
+
+def commits_of(running: list[Pod], attempt: int) -> None:
+    """Wait for the attempt with this number, and for a commit of it."""
+    def told() -> str:
+        return "\n".join(pod.text for pod in running)
+
+    wait_until(lambda: len(running[0].events("run_started")) == attempt, f"attempt {attempt}", told=told)
+    before = len(running[0].events("checkpoint_committed"))
+    wait_until(lambda: len(running[0].events("checkpoint_committed")) > before, "a commit", told=told)
+
+
+def test_attempts_in_the_same_pods(pods: Pods, spec: Spec, tmp_path: Path) -> None:
+    """The rank with the tracker is killed, then a pod: each attempt meets at once, at the same place."""
+    built = document(spec, tmp_path / "c")
+    built["lifecycle"] |= {"recovery": {"restarts": 1, "wait_seconds": 900}}
+    running = pods.start(built, PODS)
+    commits_of(running, 1)
+    os.kill(running[0].events("ranks_started")[-1]["pids"][0], signal.SIGKILL)
+    commits_of(running, 2)
+    running[1].kill()
+    running[1] = pods.replace(running[1], 1, PODS[1])
+    commits_of(running, 3)
+    restored = [event["step"] for event in running[0].events("restored")]
+    assert restored == sorted(restored)
+    assert len(restored) == 2
+    assert running[0].process.poll() is None
+    running[0].tell_to_end()
+    assert running[0].code() == 210, running[0].text

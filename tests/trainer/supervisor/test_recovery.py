@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import os
@@ -12,13 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes import is_running, wait_until
-from tests.trainer.supervisor.conftest import NewRun, training_work
+from tests.processes import PATIENCE_SECONDS, is_running, wait_until
+from tests.trainer.supervisor.conftest import NewRun, specification, training_work
 from tests.trainer.supervisor.pods import Run
 
+from trainwright_trainer import __version__
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.rank import software
+from trainwright_trainer.supervisor.run.coordinator import Coordinator
+from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.wire.control import Peer
+from trainwright_trainer.supervisor.wire.messages import Downward, Join, Leave
 
 RETRIES_SPENT = ExitCode.RETRIES_SPENT
 TRAINS, FINISHES = "finish:100000", "finish:30"
@@ -207,6 +215,39 @@ def test_node_0_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun)
     assert "node 0 did not come within 1 s" in last_words(run, 1)
 
 
+def test_a_new_node_0_waits_as_long_as_the_others(new_run: NewRun) -> None:
+    run = recovering(new_run, 3, wait=77)
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    for node in (0, 2):
+        run.lose(run.pods[node])
+    new = run.start(0, reuse=True)
+    wait_until(
+        lambda: [event["seconds"] for event in new.log() if event["event"] == "waiting_for_peers"] == [60, 77],
+        "the wait of a run that goes on", told=run.logs,
+    )
+    last = run.start(2, reuse=True)
+    assert [pod.wait() for pod in (run.pods[1], new, last)] == [ExitCode.DONE] * 3, run.logs()
+
+
+def test_what_a_new_node_0_waits_for_may_not_come(tmp_path: Path) -> None:
+    async def told() -> list[Downward]:
+        spec = specification(tmp_path, 3, 1, None, "127.0.0.", recovery={"restarts": 3, "wait_seconds": 0.01})
+        coordinator = Coordinator(spec, "a" * 64, 3, History(spec), Measurements())
+        messages: asyncio.Queue[Downward] = asyncio.Queue()
+        coordinator.add_own_pod(Peer(0, "pod-0", messages.put_nowait))
+        waits = Join(
+            node=1, host="pod-1", sha256="a" * 64, version=__version__, identity=spec.identity, attempt=coordinator.nonce,
+            versions=dict(software.installed()), again=True,
+        )
+        assert coordinator.join(waits, Peer(1, "pod-1", messages.put_nowait)) is None
+        return [await messages.get(), await messages.get()]
+
+    leave = asyncio.run(asyncio.wait_for(told(), PATIENCE_SECONDS))
+    assert {message.code for message in leave if isinstance(message, Leave)} == {ExitCode.PEER_LOST}
+
+
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_pod_that_is_told_to_end_leaves_alone(new_run: NewRun, node: int) -> None:
     run = recovering(new_run, 3)
@@ -264,6 +305,10 @@ def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun) -> None:
     run.start_all()
     assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
     run.pods[0].wait_for_event("joins_another_attempt")
+    event = run.pods[0].wait_for_event("node_unhealthy")
+    host = run.pods[1].message().host
+    assert (event["peer"], event["host"], event["reason"]) == (1, host, "rank 1 fails as planned")
+    assert "\ntrainwright_unhealthy_node 1.0\n" in run.pods[0].get("/metrics")[1]
     new = run.start(1, reuse=True)
     assert [run.pods[0].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
     assert ends(run) == [ExitCode.NODE_UNHEALTHY, ExitCode.DONE]

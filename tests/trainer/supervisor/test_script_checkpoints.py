@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import Run
@@ -200,6 +201,25 @@ def test_ranks_that_want_different_things_hear_it(new_run: NewRun, tmp_path: Pat
     codes = run.wait()
     assert ExitCode.USER_FAILURE in codes, run.logs()
     assert "they differ: draft of step 3; draft of step 4" in run.logs()
+
+
+@pytest.mark.parametrize(("nodes", "processes", "who"), [(1, 2, "rank 1"), (2, 1, "node 1 (")])
+def test_a_rank_that_ends_while_others_wait_for_it(
+    new_run: NewRun, tmp_path: Path, nodes: int, processes: int, who: str
+) -> None:
+    source = """
+        from trainwright_trainer import run
+        draft = run.checkpoints.draft(3)
+        if run.world.rank == 0:
+            (draft / "file").write_text("x")
+            run.checkpoints.commit(3)
+    """
+    run = new_run(nodes, processes, work=work(tmp_path / "state", source))
+    run.start_all()
+    assert run.wait()[0] == ExitCode.USER_FAILURE, run.logs()
+    assert f"they differ: {who}" in run.logs()
+    assert "has ended, and others" in run.logs()
+    assert CheckpointStore(tmp_path / "state").records() == ()
 
 
 def test_a_run_that_does_not_say_so_has_no_checkpoints(new_run: NewRun, tmp_path: Path) -> None:

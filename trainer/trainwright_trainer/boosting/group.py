@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,9 +34,7 @@ _PAUSE_SECONDS = 0.2
 _UNANSWERED = "another worker is gone: XGBoost has given up its collectives and left one without an answer"
 _NO_TRACKER = ("Failed to connect to the tracker", "Failed to get addr info")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
-_BIND_PAUSE_SECONDS = 1.0
-_BIND_SECONDS = 90.0
-"""The tracker does not reuse a port on which connections of an attempt before are still waiting out (a minute, on Linux)."""
+_ASK_SECONDS = 5.0
 _FAREWELL_SECONDS = 10
 
 
@@ -56,30 +56,44 @@ class TrackerNotThereError(RankError):
 class Tracker:
     """Listens from the start. Ranks follow the workers' numbers: it sorts them by their names.
 
+    It has a port of its own in each attempt, which workers learn at ``port``. XGBoost's tracker does not reuse a port on which
+    connections of an attempt before are still waiting out, for a minute on Linux; a socket of Python's does.
+
     Raises :class:`PortTakenError`.
     """
 
     def __init__(self, port: int, workers: int, environment: Mapping[str, str]) -> None:
         address = environment.get(BIND_ENV) or EVERYWHERE
-        deadline = time.monotonic() + _BIND_SECONDS
-        while True:
-            try:
-                self._tracker = RabitTracker(n_workers=workers, host_ip=address, port=port, sortby="task")
-                break
-            except XGBoostError as error:
-                if "in use" not in str(error):
-                    raise
-                if time.monotonic() > deadline:
-                    taken = f"the port has been taken for {_BIND_SECONDS:g} s"
-                    raise PortTakenError(f"the tracker cannot listen on {address} port {port}: {taken}") from error
-            time.sleep(_BIND_PAUSE_SECONDS)
+        try:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            door = socket.create_server((address, port), family=family, backlog=workers)
+        except OSError as error:
+            raise PortTakenError(f"the tracker cannot listen on {address} port {port}: {error.strerror}") from error
+        self._tracker = RabitTracker(n_workers=workers, host_ip=address, port=0, sortby="task")
         self._tracker.start()
         _STARTED.append(self._tracker)
+        answer = f"{self._tracker.worker_args()['dmlc_tracker_port']}\n".encode()
+        threading.Thread(target=_answer, args=(door, answer), name="tracker's port", daemon=True).start()
 
     def close(self) -> None:
         """Wait until every worker has said good-bye; one that hangs does not keep it for long."""
         with suppress(XGBoostError, ValueError):  # all that matters was committed before
             self._tracker.wait_for(_FAREWELL_SECONDS)
+
+
+def _answer(door: socket.socket, answer: bytes) -> None:
+    while True:
+        with suppress(OSError), door.accept()[0] as connection:  # it may go away before its answer
+            connection.sendall(answer)
+
+
+def _ask(where: TrackerRendezvous) -> int | None:
+    """The tracker's port in this attempt; None where nobody says it."""
+    try:
+        with socket.create_connection((where.host, where.port), timeout=_ASK_SECONDS) as connection:
+            return int(connection.makefile().readline(8))
+    except (OSError, ValueError):  # ValueError: somebody else answers at an address that was used before
+        return None
 
 
 def meet(
@@ -100,7 +114,7 @@ def meet(
     seconds = max(MIN_COLLECTIVE_SECONDS, lifecycle.peer_wait_seconds, 4 * lifecycle.save_seconds)
     deadline = time.monotonic() + lifecycle.peer_wait_seconds
     with lost_workers():
-        while not _join(where, f"{place.rank:06}", int(seconds)):
+        while (port := _ask(where)) is None or not _join(where.host, port, f"{place.rank:06}", int(seconds)):
             if time.monotonic() > deadline:
                 raise TrackerNotThereError(
                     f"no tracker at {where.host} port {where.port} within {lifecycle.peer_wait_seconds:g} s: the pod with index "
@@ -110,7 +124,7 @@ def meet(
     return TrackerGroup(tracker, EventLoopWatch(lambda: leave(LostWorkersError(_UNANSWERED))))
 
 
-def _join(where: TrackerRendezvous, name: str, seconds: int) -> bool:
+def _join(host: str, port: int, name: str, seconds: int) -> bool:
     """Whether the tracker was there.
 
     One try at a time, without XGBoost's own retries: after a refused connection they go on with the same socket, which the kernel
@@ -120,8 +134,8 @@ def _join(where: TrackerRendezvous, name: str, seconds: int) -> bool:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "(?s).*Failed to connect")
             collective.init(
-                dmlc_communicator="rabit", dmlc_tracker_uri=where.host, dmlc_tracker_port=where.port, dmlc_task_id=name,
-                dmlc_retry=0, dmlc_timeout=seconds,
+                dmlc_communicator="rabit", dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=name, dmlc_retry=0,
+                dmlc_timeout=seconds,
             )
     except XGBoostError as error:
         if any(phrase in str(error) for phrase in _NO_TRACKER):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -236,6 +237,32 @@ def tokenize(
     typer.echo(f"ok: {output}: {size}, {record.dtype}, vocabulary {record.vocabulary:,}")
 
 
+def fetch(
+    source: Annotated[
+        str,
+        typer.Argument(show_default=False, help="hf://datasets/OWNER/NAME@COMMIT, or hf://OWNER/NAME@COMMIT for a model."),
+    ],
+    folder: Annotated[Path, typer.Argument(show_default=False, help="Folder to fill. FOLDER.complete says that it is whole.")],
+    include: Annotated[list[str] | None, typer.Option(help="Files to fetch, such as '*.safetensors'. Default: all.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Files to leave out, such as 'original/*'.")] = None,
+    form: Annotated[
+        Literal["files", "dataset"], typer.Option(help="The files as they are, or a data set that hf-dataset reads.")
+    ] = "files",
+    subset: Annotated[str | None, typer.Option(show_default=False, help="With --form dataset: which one of several.")] = None,
+) -> None:
+    """Fetch a repository of the Hugging Face Hub into a folder, once: every file compared by its digest, and then a marker.
+
+    HF_TOKEN is the token, HF_ENDPOINT another Hub. A call that was interrupted goes on the next time, and one that finds the
+    marker ends at once. Exit codes: 10 it cannot be done as asked; 12 the Hub has no such repository, or does not show it; 203
+    the Hub or the volume failed.
+    """
+    with refusals():
+        from trainwright_trainer.commands.fetch import run
+
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(143))  # at once: what is there stays, and the next call goes on
+        typer.echo(run.fetch(run.Request(source, folder, include or (), exclude or (), form, subset)))
+
+
 def export(
     checkpoints: Annotated[
         str, typer.Argument(show_default=False, help="The run's checkpoint directory, or its address on an object store.")
@@ -282,5 +309,5 @@ app = typer.Typer(
     help="Runs one pod of a distributed training run: reads the run's specification, starts one process for each rank, and ends "
     "with an exit code that says how the run ended.",
 )
-for command in (supervise, ray, train, validate, plan, version, bench, verify_resume, tokenize, export):
+for command in (supervise, ray, train, validate, plan, version, bench, verify_resume, tokenize, fetch, export):
     app.command()(command)

@@ -42,6 +42,7 @@ METRICS = _table(
     Metric("trainwright_up", "gauge", "1 while the supervisor runs"),
     Metric("trainwright_ranks_alive", "gauge", "Local rank processes that run"),
     Metric("trainwright_peers_connected", "gauge", "Pods of the run that are connected, this one included (node 0 only)"),
+    Metric("trainwright_unhealthy_node", "gauge", "Index of the node whose pod last ended with 201 (node 0 only)"),
     Metric("trainwright_step", "gauge", "Optimizer steps finished"),
     Metric("trainwright_samples", "gauge", "Samples consumed by the whole run"),
     Metric("trainwright_loss", "gauge", "Training loss of the last logged step, mean over the global batch"),

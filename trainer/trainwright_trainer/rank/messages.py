@@ -75,14 +75,17 @@ class At(Contract):
 
 
 class Wanted(Contract):
-    """A script's rank waits for :class:`Given`. All ranks want the same, in the same order, and are answered when all asked."""
+    """A script's rank waits for :class:`Given`. All ranks want the same, in the same order, and are answered when all asked.
+
+    Where a rank has ended, those that wait for it get an error.
+    """
 
     type: Literal["wanted"] = "wanted"
     request: int
     what: Literal["newest", "draft", "commit"]
     step: int
     differs: str | None = None
-    """Between pods: what two ranks of this one want instead of the same."""
+    """Between pods: what two ranks of this one want or do instead of the same."""
 
 
 class Given(Contract):

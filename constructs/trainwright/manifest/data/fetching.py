@@ -10,6 +10,7 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.identity import short_hash
+from trainwright.manifest.data import hub
 from trainwright.manifest.data.store import credentials, said_by, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
@@ -105,8 +106,7 @@ def _container(data: DataPlan, preparation: Preparation) -> Tree:
     return {
         "name": "fetch",
         "image": Why(preparation.image, f"{source}/image", "as asked"),
-        "command": ["/bin/sh", "-c", _script()],
-        "env": [*_environment(data, preparation), *settings(preparation, source)],
+        **(hub.told(preparation, source, _folder(data)) if preparation.store == "hf" else _rclone(data, preparation, source)),
         "resources": {"requests": dict(amounts), "limits": dict(amounts)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": container_security(OWN),
@@ -119,14 +119,25 @@ def _script() -> str:
     return Path(__file__).with_name("fetch.sh").read_text(encoding="utf-8")
 
 
+def _folder(data: DataPlan) -> str:
+    return literal(posixpath.join(VOLUME, data.folder))
+
+
+def _rclone(data: DataPlan, preparation: Preparation, source: str) -> Tree:
+    """What copies out of an object store: the script, and what it and rclone are told."""
+    return {
+        "command": ["/bin/sh", "-c", _script()],
+        "env": [*_environment(data, preparation), *settings(preparation, source)],
+    }
+
+
 def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:
     source = _source(data)
-    folder = literal(posixpath.join(VOLUME, data.folder))
     reason = "a folder of its own for each source: what a run reads never changes under it"
     path = f"store:{preparation.source.partition('://')[2]}"
     return [
         Why({"name": "SOURCE", "value": literal(path)}, f"{source}/source", "bucket and prefix, as rclone writes them"),
-        Why({"name": "FOLDER", "value": folder}, source, reason),
+        Why({"name": "FOLDER", "value": _folder(data)}, source, reason),
         Why({"name": "ORIGIN", "value": literal(preparation.source)}, f"{source}/source", "for messages, and for the marker"),
         Why({"name": "CREDENTIALS", "value": credentials(preparation)}, source, "for messages: who reads"),
         Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only"),  # noqa: S108
@@ -142,21 +153,27 @@ def said(job: Mapping[str, Any], key: str) -> dict[str, Any]:
     """
     pod = job["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    stated = {"image": container["image"], **said_by(container["env"]), **container["resources"]["requests"]}
+    of_hub = container["command"][0] == hub.PROGRAM
+    told = hub.said_by(container["command"], container["env"]) if of_hub else said_by(container["env"])
+    stated = {"image": container["image"], **told, **container["resources"]["requests"]}
     if account := pod.get("serviceAccountName"):
         stated["service_account"] = account
-    revisions = range(1, 1000)
-    hashed = {name: stated.get(name) for name in ("source", "endpoint")}
-    revision = next((number for number in revisions if short_hash({**hashed, "revision": number}) == key), 1)
-    return {**stated, "revision": revision}
+    again = (number for number in range(2, 1000) if short_hash(Preparation(**stated, revision=number).content) == key)
+    if of_hub or short_hash(Preparation(**stated).content) == key:
+        return stated
+    return {**stated, "revision": next(again, 1)}
 
 
 def fetches_into(job: Mapping[str, Any], claim: str, folder: str) -> bool:
     """Whether an object is the Job that fills a folder of a claim."""
     pod = (job.get("spec") or {}).get("template", {}).get("spec", {})
-    names = {one.get("persistentVolumeClaim", {}).get("claimName") for one in pod.get("volumes", ())}
-    env = {one["name"]: one.get("value") for each in pod.get("containers", ()) for one in each.get("env", ())}
-    return job.get("kind") == "Job" and claim in names and env.get("FOLDER") == literal(posixpath.join(VOLUME, folder))
+    claims = {one.get("persistentVolumeClaim", {}).get("claimName") for one in pod.get("volumes", ())}
+    told = [
+        word
+        for one in pod.get("containers", ())
+        for word in (*(one.get("command") or ()), *(each.get("value") for each in one.get("env") or ()))
+    ]
+    return job.get("kind") == "Job" and claim in claims and literal(posixpath.join(VOLUME, folder)) in told
 
 
 def _source(data: DataPlan) -> str:
@@ -181,9 +198,9 @@ FETCH_JOB = ObjectKind(
         f"{_POD}/automountServiceAccountToken": "copying needs no access to the API server; clouds bring tokens of their own",
         f"{_POD}/enableServiceLinks": "variables for every Service of the namespace would be noise, and can collide",
         f"{_POD}/securityContext": "as strict as the `restricted` pod security standard; the user whom the runs read as",
-        f"{_POD}/containers": "one container: rclone, and the script around it",
+        f"{_POD}/containers": "one container: the tool that copies",
         f"{_POD}/containers/0/command": "copies, compares, and writes the marker last; finds the marker and ends the next time",
-        f"{_POD}/containers/0/env": "what the script and rclone are told",
+        f"{_POD}/containers/0/env": "what the tool is told",
         f"{_POD}/containers/0/resources": "requests equal limits",
         f"{_POD}/containers/0/terminationMessagePolicy": "the last lines of the log say what is wrong",
         f"{_POD}/containers/0/securityContext": "as strict as the `restricted` standard, with a read-only root file system",

@@ -21,6 +21,9 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     name, network = job_set["metadata"]["name"], job_set["spec"]["network"]
     subdomain = network.get("subdomain", name) if network["enableDNSHostnames"] else ""
     made, later, objects = list[Pod](), list[Pod](), [_service(job_set, subdomain)] if subdomain else []
+    objects += [
+        child(job_set, "PersistentVolumeClaim", f"{claim}-{name}", spec=template["spec"]) for claim, template in _claims(job_set)
+    ]
     for number, (replicated, index) in enumerate(_replicas(job_set)):
         job = _job(job_set, replicated, index, number, subdomain)
         objects.append(job)
@@ -48,6 +51,21 @@ def _awaited(job_set: Tree, replicated: Tree) -> tuple[Awaited, ...]:
     in_order = before if job_set["spec"]["startupPolicy"]["startupPolicyOrder"] == "InOrder" else []
     stated = [Awaited(one["name"], one["status"]) for one in replicated.get("dependsOn", ())]
     return (*stated, *(Awaited(name, "Ready") for name in in_order))
+
+
+def _claims(job_set: Tree) -> list[tuple[str, Tree]]:
+    """Those that it makes for its own pods, which mount them by the template's name (pkg/controllers/volume_claim_policy.go)."""
+    templates = (one for policy in job_set["spec"].get("volumeClaimPolicies", ()) for one in policy["templates"])
+    return [(one["metadata"]["name"], one) for one in templates]
+
+
+def _with_claims(job_set: Tree, pod: Tree) -> None:
+    containers = (*pod["containers"], *pod.get("initContainers", ()))
+    mounted = {mount["name"] for one in containers for mount in one.get("volumeMounts", ())}
+    for claim, _ in _claims(job_set):
+        if claim in mounted:
+            source = {"persistentVolumeClaim": {"claimName": f"{claim}-{job_set['metadata']['name']}"}}
+            pod.setdefault("volumes", []).append({"name": claim, **source})
 
 
 def _replicas(job_set: Tree) -> list[tuple[Tree, int]]:
@@ -96,4 +114,5 @@ def _job(job_set: Tree, replicated: Tree, index: int, number: int, subdomain: st
             metadata[field] = {**metadata.get(field, {}), **told}
     if subdomain:
         template["spec"]["template"]["spec"]["subdomain"] = subdomain
+    _with_claims(job_set, template["spec"]["template"]["spec"])
     return child(job_set, "Job", name, "batch/v1", metadata=template["metadata"], spec={**template["spec"], "suspend": False})

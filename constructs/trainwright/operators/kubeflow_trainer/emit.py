@@ -29,6 +29,7 @@ from trainwright.operators.base import (
 from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INDEX_VARIABLE, INJECTED
 from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
 from trainwright.operators.kubeflow_trainer import installed
+from trainwright.operators.kubeflow_trainer.pods import INITIALIZERS
 from trainwright.operators.kubeflow_trainer.releases import (
     DEADLINE,
     GROUP,
@@ -72,8 +73,6 @@ TRAINER_FIELDS = {"command": "command", "args": "args", "env": "env", "resources
 """Field of the container -> field of ``spec.trainer``, which then has it alone; patches may not touch these (trainer #2770). The
 image is in both: the Kubeflow SDK refuses to list a namespace in which a runtime has none (kubeflow 0.5, get_runtime_trainer)."""
 
-INITIALIZERS = ("dataset-initializer", "model-initializer")
-"""Jobs that a runtime may have; their containers take no variables from a patch (plugins/jobset, Validate)."""
 OF_A_LAUNCHER = ("command", "args", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
@@ -147,15 +146,16 @@ class TrainJob(Target):
         runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
         if resolution.binding.runtime:
             finished.remove(runtime)
-            runtime = installed.without_theirs(runtime, resolution.binding.runtime)
+            runtime = installed.without_theirs(runtime, resolution.binding.runtime, len(jobs_of(resolution)))
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
         mpi = resolution.needs.part(MPI)
-        workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks else None
-        if mpi is None:
+        workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks and not resolution.binding.runtime else None
+        of_both = mpi is not None and resolution.binding.runtime is None
+        if not of_both:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
-        moved = TRAINER_FIELDS if mpi is None else OF_A_LAUNCHER
+        moved = OF_A_LAUNCHER if of_both else TRAINER_FIELDS
         if at(runtime[0], f"{trains}/resources/claims"):  # the operator takes requests and limits of a TrainJob, and nothing else
             moved = OF_A_LAUNCHER
         for field in moved:
@@ -175,6 +175,7 @@ class TrainJob(Target):
             KIND,
             reasons={
                 "/spec/runtimeRef": "the runtime, in the foundation of the namespace",
+                "/spec/initializer": "what the runtime fetches for this run before its pods start",
                 "/spec/trainer": "without this part the operator would set no variables at all (trainer pkg/runtime/…/torch.go)",
                 "/spec/trainer/env": TEMPLATE_REASONS["containers/0/env"],
                 "/spec/trainer/resourcesPerNode": TEMPLATE_REASONS["containers/0/resources"],
@@ -193,7 +194,7 @@ class TrainJob(Target):
                 Owned(
                     r"/spec/initializer.*",
                     "the preparation of data",
-                    "use prepare: an initializer would wait for a gang that waits for it",
+                    "use initializer of a run on an installed runtime, or prepare",
                 ),
             ),
             free=("/spec/activeDeadlineSeconds",),
@@ -271,6 +272,7 @@ def _train_job(resolution: Resolution) -> Tree:
         "metadata": top_metadata(resolution),
         "spec": {
             "runtimeRef": _runtime_ref(resolution),
+            **installed.initializer(resolution),
             "trainer": {
                 "numNodes": Why(needs.nodes, "run:/topology/nodes", "pods of the run"),
                 "numProcPerNode": Why(

@@ -18,12 +18,14 @@ from trainwright.operators.operator import Around, Made, Size, Tree, child
 from trainwright.rendezvous.mpi import HOSTFILE
 
 ANCESTOR, NODE, LAUNCHER = "trainer.kubeflow.org/trainjob-ancestor-step", "node", "launcher"
+INITIALIZERS = ("dataset-initializer", "model-initializer")
+"""Jobs that fetch before the others start, by name and by label; their containers have that name too."""
 PORT = 29500
 _INDEX = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}
 
 
 def pods(manifest: Mapping[str, Any], around: Around) -> Made:
-    """Initializers of data and models have their Jobs, without the variables that they get."""
+    """The JobSet, and what is beside it."""
     runtime = merged(manifest, _runtime_of(manifest, around))
     name, template, policy = manifest["metadata"]["name"], runtime["spec"]["template"], runtime["spec"].get("mlPolicy") or {}
     spec, trainer = template["spec"], manifest["spec"].get("trainer") or {}
@@ -50,6 +52,7 @@ def merged(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Tree:
     for job in spec["replicatedJobs"]:
         _count(job, policy, trainer)
         _train(job, policy, trainer)
+        _initialize(job, manifest["spec"].get("initializer") or {})
     return whole
 
 
@@ -115,6 +118,21 @@ def _train(job: Tree, policy: Tree, trainer: Mapping[str, Any]) -> None:
     if of_node := trainer.get("resourcesPerNode"):
         own = container.setdefault("resources", {})
         own |= {field: {**own.get(field, {}), **of_node[field]} for field in ("limits", "requests") if field in of_node}
+
+
+def _initialize(job: Tree, initializer: Mapping[str, Any]) -> None:
+    """What ``spec.initializer`` says of the container that fetches (builder.go, Initializer)."""
+    step = ((job["template"].get("metadata") or {}).get("labels") or {}).get(ANCESTOR, "")
+    told = initializer.get(step.removesuffix("-initializer"))
+    if step not in INITIALIZERS or not told:
+        return
+    job["replicas"] = 1
+    for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+        if container["name"] == step:
+            where = [{"name": "STORAGE_URI", "value": told["storageUri"]}] if told.get("storageUri") is not None else []
+            _upsert(container, "env", [*where, *_variables(told)], "name")
+            if "secretRef" in told:
+                container.setdefault("envFrom", []).append({"secretRef": dict(told["secretRef"])})
 
 
 def _variables(trainer: Mapping[str, Any]) -> list[Tree]:

@@ -9,7 +9,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Process, Rendezvous
 from trainwright.operators.base import Rule
-from trainwright.operators.kubeflow_trainer.installed import dropped, installed_of, stated_fields
+from trainwright.operators.kubeflow_trainer.installed import dropped, installed_of, lacks, stated_fields, workers_image
 from trainwright.operators.kubeflow_trainer.releases import (
     ADMITTED,
     DEADLINE,
@@ -23,6 +23,7 @@ from trainwright.operators.kubeflow_trainer.releases import (
 )
 from trainwright.operators.kueue.releases import ASKS_TRAINER
 from trainwright.plan import Resolution
+from trainwright.rendezvous.mpi import MPI
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 
 if TYPE_CHECKING:
@@ -110,6 +111,19 @@ def runtime_decides(context: Context, resolution: Resolution) -> Iterator[Findin
     for field, source in sorted(stated):
         message = f"runtime {name} decides {field} of the pods, which a TrainJob may not state"
         yield found("TW335", locate.at(source), message, fix)
+    if resolution.needs.part(MPI) and resolution.supervised:
+        message = f"the workers of runtime {name} run its own sshd, and workload {run.workload.kind} needs our supervisor there"
+        yield found("TW335", locate.run("/workload/kind"), message, "write kind: command, with its own mpirun, or remove runtime")
+    if (image := workers_image(resolution)) not in (None, run.image):
+        message = f"the workers have the image of runtime {name}, and a TrainJob states the launcher's alone (trainer #4030)"
+        yield found("TW335", locate.run("/image"), message, f"write image: {image}, or remove runtime")
+    for part, message in lacks(resolution):
+        fix = "name a runtime with it, add it to the runtime, or fetch with prepare"
+        yield found("TW335", locate.run(f"/initializer/{part}"), message, fix)
+    late = [job["name"] for job in installed_of(resolution)[1].jobs if job.get("dependsOn")]
+    if "podGroupPolicy" in installed_of(resolution)[1].spec and late:
+        message = f"runtime {name} makes a group of all pods, and those of {', '.join(late)} are made only after others"
+        yield found("TW441", locate.run("/runtime"), message, "name a runtime without podGroupPolicy, or fetch with prepare")
     if resolution.plan.gang and "podGroupPolicy" not in installed_of(resolution)[1].spec:
         message = f"runtime {name} has no podGroupPolicy, so nobody starts the pods together"
         yield found("TW335", locate.run("/runtime"), message, "write gang: false, or name a runtime that has one")

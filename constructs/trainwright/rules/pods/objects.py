@@ -148,7 +148,7 @@ def is_accepted(
 def pods_are_counted(context: Context, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Pods besides those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
     for pod in pods:
-        if pod.role is None:
+        if pod.role is None and not pod.is_the_runtimes:
             message = f"{pod.kind.kind}{pod.found.pointer.removesuffix('/spec')} makes pods that the plan does not count"
             fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
             yield found("TW609", pod.where(context.locate, ""), message, fix)

@@ -23,6 +23,8 @@ Pods = Sequence[RunPod]
 
 def added_containers(pod: RunPod, resolution: Resolution) -> list[tuple[str, Tree]]:
     """All containers but those of the plan, each with its pointer in the pod's spec."""
+    if pod.is_the_runtimes:
+        return []
     own = {"/containers/0", *(["/initContainers/0"] if resolution.plan.data else ())} if pod.role else set()
     return [(pointer, container) for pointer, container in containers_of(pod.found.spec) if pointer not in own]
 
@@ -43,8 +45,11 @@ def is_consistent(context: Context, resolution: Resolution, pods: Pods) -> Itera
     for pod in pods:
         template = {"spec": pod.found.spec}
         for problem in (*template_problems(template), *reference_problems(template)):
+            below = problem.pointer.removeprefix("/spec")
+            if pod.source(below).startswith("cluster:/runtimes/"):
+                continue  # such as a mount whose volume the JobSet of an installed runtime adds
             if CODES[problem.code].severity is Severity.ERROR:  # the rest is said of variables
-                where = pod.where(context.locate, problem.pointer.removeprefix("/spec"))
+                where = pod.where(context.locate, below)
                 yield found("TW603", where, problem.message, problem.fix)
 
 

@@ -70,6 +70,8 @@ REAP_SECONDS = 10.0
 """Between SIGKILL and the end of a rank. What takes longer sleeps uninterruptibly, in a driver or on a volume."""
 ENDS_POD = frozenset({*codes_with(Disposition.PERMANENT), ExitCode.NODE_UNHEALTHY})
 """Codes of a rank that its pod ends with, also where the run recovers in place."""
+ENDS_QUIETLY = frozenset({ExitCode.DONE, *PREEMPTIONS})
+"""Codes of a rank that do not end the others of its pod."""
 MARKER_SECONDS = 30.0
 """How often a pod that is done checks whether the run is marked complete; then it waits for nobody."""
 
@@ -177,6 +179,8 @@ class Pod:
                 self._ask_positions(message)
             case Act() | Carry() | Ask() | Given():
                 self._pass_on(message)
+                for rank in self.ranks if isinstance(message, Given) else ():
+                    rank.wanted = None
                 if isinstance(message, Carry) and self._stopping is not None and isinstance(self._spec.work, Script):
                     self._signal_ranks()  # there is no boundary at which all would stop
             case Terminate(cause=cause):
@@ -241,6 +245,8 @@ class Pod:
         code = int(rank.outcome.code) if rank.outcome else None
         get_log().info("rank_ended", rank=rank.number, status=status, code=code, killed=rank.killed)
         self._note_failure(rank)
+        if (waits := next((other.wanted for other in self.ranks if other.alive and other.wanted), None)) and code in ENDS_QUIETLY:
+            self._collect_wishes(waits)
         self._answer_query()
         self.end_if_all_ended()
 
@@ -290,12 +296,16 @@ class Pod:
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
     def _collect_wishes(self, message: Wanted) -> None:
-        """Once all ranks of this pod wait for an answer, node 0 hears it."""
+        """Once all ranks of this pod wait for an answer, or will never, node 0 hears it."""
         wishes = [rank.wanted for rank in self.ranks if rank.wanted is not None and rank.wanted.request == message.request]
-        if len(wishes) < len(self.ranks):
+        done = [rank.number for rank in self.ranks if rank.outcome is not None and rank.outcome.code in ENDS_QUIETLY]
+        if len(wishes) < len(self.ranks) and not done:
             return
         other = next((wish for wish in wishes if (wish.what, wish.step) != (message.what, message.step)), None)
-        if other is not None:
+        if done:
+            differs = f"rank {done[0]} has ended, and others of {self._place.short} want {message.what} of step {message.step}"
+            message = message.model_copy(update={"differs": differs})
+        elif other is not None:
             two = f"{message.what} of step {message.step}, and another {other.what} of step {other.step}"
             message = message.model_copy(update={"differs": f"a rank of {self._place.short} wants {two}"})
         in_background(self._send_wish(message))

@@ -192,10 +192,11 @@ class Attempt:
     async def _follow(self) -> None:
         control = self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
-        seconds, never = self._setting.spec.lifecycle.peer_wait_seconds, ExitCode.PEERS_NEVER_CAME
-        if self._before is not None:
-            seconds, never = self._before.wait_seconds, ExitCode.PEER_LOST
-        self._client = ControlClient(self._setting.specification, self._secret(), self.place, control, self.pod, seconds, never)
+        before = self._before
+        seconds = self._setting.spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds
+        self._client = ControlClient(
+            self._setting.specification, self._secret(), self.place, control, self.pod, seconds, before is not None
+        )
         await self._client.follow()
 
     def _secret(self) -> bytes | None:

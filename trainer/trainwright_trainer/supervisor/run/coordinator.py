@@ -95,8 +95,7 @@ class Coordinator:
         self._requests = 0
         self._committed_step: int | None = None
         self._timers = Timers()
-        self._patience = spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds
-        self._timers.after(self._patience, self._stop_waiting)
+        self._wait(spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds)
 
     @property
     def is_over(self) -> bool:
@@ -130,6 +129,10 @@ class Coordinator:
         self._peers[join.node] = peer
         self._count()
         get_log().info("peer_joined", peer=peer.node, host=peer.host, missing=self._missing())
+        if join.again and self._before is None and self._recovery is not None:  # node 0 was replaced, and others wait already
+            self._before = Before(self._recovery.wait_seconds)
+            self._wait(self._recovery.wait_seconds)
+            get_log().info("waiting_for_peers", missing=self._missing(), seconds=self._patience)
         if not self._missing():
             self.state = "opening"
             in_background(self._open())
@@ -161,6 +164,10 @@ class Coordinator:
                 self._history.spent(self.attempt, seconds, step)
             case Bye():
                 peer.bye = message
+                if message.code == ExitCode.NODE_UNHEALTHY:
+                    self._measurements.update({"trainwright_unhealthy_node": peer.node})
+                    reason = message.cause.message if message.cause else None
+                    get_log().error("node_unhealthy", peer=peer.node, host=peer.host, reason=reason)
                 self._after_bye(peer, message)
 
     def lost(self, peer: Peer, why: str, silent: bool) -> None:
@@ -187,10 +194,14 @@ class Coordinator:
     def _missing(self) -> list[int]:
         return [node for node in range(self._pods) if node not in self._peers]
 
-    def _stop_waiting(self) -> None:
-        if self.state != "gathering":
+    def _wait(self, seconds: float) -> None:
+        self._patience = seconds
+        self._timers.after(seconds, lambda: self._stop_waiting(seconds))
+
+    def _stop_waiting(self, seconds: float) -> None:
+        if self.state != "gathering" or seconds != self._patience:
             return
-        missing, seconds = self._missing(), self._patience
+        missing = self._missing()
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
         of = f"{len(missing)} of {self._pods} nodes"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
@@ -280,10 +291,14 @@ class Coordinator:
             self._save_after(self._save_every)
 
     def _grant(self, request: int) -> None:
-        """Act once all pods wait for the same; one that is done, or asks for something else, will never."""
+        """Act once all pods wait for the same. Those that wait while another one is done would wait for ever."""
         wishes = [wish for _, wish in sorted(self._wishes.items()) if wish.request == request]
-        if len(wishes) == self._pods and self.state == "running":
+        done = [peer for _, peer in sorted(self._peers.items()) if peer.bye is not None]
+        if wishes and len(wishes) + len(done) >= self._pods and self.state == "running":
             self._wishes.clear()
+            if done:
+                differs = f"{done[0]} has ended, and others want {wishes[0].what} of step {wishes[0].step}"
+                wishes = [wishes[0].model_copy(update={"differs": differs})]
             in_background(self._give(wishes))
 
     async def _give(self, wishes: list[Wanted]) -> None:
@@ -362,6 +377,8 @@ class Coordinator:
             self._leave_without(peer, Cause(rank=rank, kind=kind, message=f"{peer} ended with {bye.code}: {reason}"))
         elif all(other.bye is not None for other in self._peers.values()):
             self._everyone_said_bye()
+        elif waits := next(iter(self._wishes.values()), None):
+            self._grant(waits.request)
 
     def _left_before_start(self, peer: Peer) -> None:
         if peer.node == 0:

@@ -252,10 +252,10 @@ class ControlClient:
 
     def __init__(
         self, specification: Specification, secret: bytes | None, place: PodPlace, control: ControlAddress, pod: Follower,
-        wait_seconds: float, never: ExitCode = ExitCode.PEERS_NEVER_CAME,
+        wait_seconds: float, again: bool = False,
     ) -> None:
-        """``wait_seconds`` are for node 0 to come, and ``never`` is what this pod ends with if it does not."""
-        self._wait_seconds, self._never = wait_seconds, never
+        """``wait_seconds`` are for node 0 to come, ``again`` where this pod took part in an attempt before."""
+        self._wait_seconds, self._again = wait_seconds, again
         self._specification, self._secret, self._place, self._pod = specification, secret, place, pod
         self._lifecycle = specification.spec.lifecycle
         self._host, self._port = control.host, control.port
@@ -324,7 +324,8 @@ class ControlClient:
             f"{self._host}:{self._port}: {reason}; check that its pod is scheduled"
         )
         get_log().error("peers_never_came", missing=[0], reason=reason)
-        self._pod.heard(Leave(code=self._never, cause=Cause(kind="PeersNeverCame", message=message), patience_seconds=0))
+        never = ExitCode.PEER_LOST if self._again else ExitCode.PEERS_NEVER_CAME
+        self._pod.heard(Leave(code=never, cause=Cause(kind="PeersNeverCame", message=message), patience_seconds=0))
         return None
 
     async def _join(self, connection: Connection) -> Connection:
@@ -348,6 +349,7 @@ class ControlClient:
         return Join(
             node=node, host=self._place.host, sha256=sha256, version=__version__, identity=spec.identity,
             attempt=challenge.attempt, proof=proof.of("pod", *nonces, node, sha256), versions=dict(software.installed()),
+            again=self._again,
         )
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -79,6 +79,8 @@ class Join(Introduction):
     """That this pod knows the run's secret."""
     versions: dict[str, str] = {}
     """Of the software that must be the same in every pod, by package."""
+    again: bool = False
+    """Whether it took part in an attempt before, and waits for pods that were lost."""
 
 
 class EndRequested(Contract):

@@ -1,0 +1,1 @@
+"""Fetching: a repository of the Hugging Face Hub, once, into a folder that many pods read."""
