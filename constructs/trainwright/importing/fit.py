@@ -74,7 +74,13 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
         raise first or CompileError([])
     if aim is None:
         return _shortest(best, compiler, _emits_the_same)
-    return _shortest(nearest(best, compiler, aim), compiler, aim.as_near, aim.said)
+    best = nearest(best, compiler, aim)
+    wanted = aim.distance(best.compiled)
+    # two variables may only go together, since either one alone stands in another place: so the order is looked at in the end
+    shortest = _shortest(best, compiler, lambda one, before: aim.distance(one)[:2] <= aim.distance(before)[:2], aim.said)
+    if aim.distance(shortest.compiled) <= wanted:
+        return shortest
+    return _shortest(best, compiler, lambda one, before: aim.distance(one) <= aim.distance(before), aim.said)
 
 
 def _emits_the_same(compiled: CompiledRun, before: CompiledRun) -> bool:

@@ -36,10 +36,11 @@ _SAME = {"dnsPolicy": "ClusterFirst", "terminationMessagePath": "/dev/terminatio
 
 def with_overrides(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fitted:
     """The same with an override for each part that is allowed one; all at once where they all are."""
-    if proposal.aim is not None:
-        return with_words_as_patches(with_patches(fitted, compiler, proposal.aim), compiler, proposal.aim)
     found = list(_missing(proposal, fitted))
     together = _tried(fitted, compiler, found)
+    if (aim := proposal.aim) is not None:
+        nearest = min((one for one in (fitted, together) if one), key=lambda one: aim.distance(one.compiled))
+        return with_words_as_patches(with_patches(nearest, compiler, aim), compiler, aim)
     if together is not None:
         return together
     for one in found:
