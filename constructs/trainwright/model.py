@@ -111,6 +111,11 @@ def changed_fields(part: BaseModel) -> dict[str, Any]:
     return {name: value for name, default in _defaults(type(part)).items() if (value := getattr(part, name)) != default}
 
 
+def default_of(model: type[BaseModel], name: str) -> Any:
+    """What a field holds where nothing is said."""
+    return _defaults(model)[name]
+
+
 @cache
 def _defaults(model: type[BaseModel]) -> Mapping[str, Any]:
     """Field -> its default, which pydantic would copy each time."""

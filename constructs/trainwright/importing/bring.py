@@ -13,6 +13,7 @@ from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.locate import at
 from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft, entry_of
+from trainwright.importing.emitted import NONE
 from trainwright.importing.fit import PROFILE, RUN, Compiler, Fitted, fit
 from trainwright.importing.fitting import assign
 from trainwright.importing.hosts import with_hosts
@@ -209,7 +210,9 @@ def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:
     manifest = proposal.manifest
     text = given.texts.get(manifest.document.file, "")
     said: Mapping[str, tuple[str, ...]] = remarks(manifest, text, fitted.data, proposal.words.sources)
-    dropped = [Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in fitted.dropped]
+    came_back = proposal.aim is not None and proposal.aim.distance(fitted.compiled) == NONE
+    lost = [] if came_back else fitted.dropped  # what the plan says again is not lost
+    dropped = [Dropped(_where(proposal, pointer), pointer, value, why) for pointer, value, why in lost]
     if proposal.refused:
         there = "/spec/runtimeRef/name"
         dropped.insert(0, Dropped(manifest.where(there), "/runtime", at(manifest.data, there), proposal.refused))

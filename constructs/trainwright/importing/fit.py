@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,11 @@ from trainwright.command.reading import read
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator, at, escape, tokens
+from trainwright.importing.choices import choices
 from trainwright.importing.commands import rewritten, values_of
+from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.propose import Proposal
-from trainwright.importing.words import Data, leaves, removed
+from trainwright.importing.words import Data, Words, leaves, removed
 from trainwright.reading import validate_data
 from trainwright.run import Run
 from trainwright.topology import LAUNCHER_VARIABLES
@@ -58,6 +60,7 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
     """
     first: CompileError | None = None
     best: Fitted | None = None
+    aim = proposal.aim
     for topology in proposal.topologies:
         data = copy.deepcopy(proposal.words.data)
         data["topology"] = {**topology, **data["topology"]}
@@ -66,13 +69,21 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
         except CompileError as error:
             first = first or error
             continue
-        if best is None or _lost(fitted) < _lost(best):
+        if best is None or _lost(fitted, aim) < _lost(best, aim):
             best = fitted
-        if not _lost(best):
+        if not any(_lost(best, aim)):
             break
     if best is None:
         raise first or CompileError([])
-    return _shortest(_told(best, compiler), compiler)
+    if aim is None:
+        return _shortest(_told(best, compiler), compiler, _emits_the_same)
+    best = nearest(best, compiler, aim)
+    wanted = aim.distance(best.compiled)
+    # two variables may only go together, since either one alone stands in another place: so the order is looked at in the end
+    shortest = _shortest(best, compiler, lambda one, before: aim.distance(one)[:2] <= aim.distance(before)[:2], aim.said)
+    if aim.distance(shortest.compiled) <= wanted:
+        return shortest
+    return _shortest(best, compiler, lambda one, before: aim.distance(one) <= aim.distance(before), aim.said)
 
 
 def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
@@ -89,9 +100,34 @@ def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
         return fitted
 
 
-def _lost(fitted: Fitted) -> int:
-    """Parts that no topology should cost: files, roles, mounts, containers."""
-    return sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped)
+def _emits_the_same(compiled: CompiledRun, before: CompiledRun) -> bool:
+    return bool(_objects(compiled) == _objects(before))
+
+
+def nearest(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
+    """With each choice that brings its objects nearer to those that it was emitted as: they do not say all that leads to them."""
+    distance, changed = aim.distance(fitted.compiled), True
+    while changed and distance > ONLY_ORDER:
+        changed = False
+        for pointer, value in choices(compiler.cluster, fitted.data):
+            if distance <= ONLY_ORDER:
+                break
+            words = Words(copy.deepcopy(fitted.data))
+            words.say(pointer, value)
+            try:
+                compiled = compiler(words.data)
+            except CompileError:
+                continue
+            if (now := aim.distance(compiled)) < distance:
+                fitted, distance, changed = Fitted(words.data, compiled, fitted.dropped), now, True
+    return fitted
+
+
+def _lost(fitted: Fitted, aim: Aim | None) -> tuple[int, ...]:
+    """Parts that no topology should cost: files, roles, mounts, containers. Of a run that was emitted, what differs."""
+    if aim is not None:
+        return aim.distance(fitted.compiled)
+    return (sum(pointer.split("/")[1] in _PARTS and pointer.count("/") == 2 for pointer, _, _ in fitted.dropped),)
 
 
 _OF_ITS_RUNTIME = frozenset({"TW335", "TW401"})
@@ -172,34 +208,50 @@ def _pointer(way: Sequence[str]) -> str:
     return "".join(f"/{escape(token)}" for token in way)
 
 
-def _shortest(fitted: Fitted, compiler: Compiler) -> Fitted:
-    """Without what the default would give: each key in turn, as long as the objects stay equal."""
-    wanted = _objects(fitted.compiled)
-    for pointer in list(_candidates(fitted.data)):
-        way = tokens(pointer)
-        if at(fitted.data, pointer) is None:
-            continue
-        shorter = removed(fitted.data, way)
-        try:
-            compiled = compiler(shorter)
-        except CompileError:
-            continue
-        if _objects(compiled) == wanted:
-            fitted = Fitted(shorter, compiled, fitted.dropped)
+AsGood = Callable[[CompiledRun, CompiledRun], bool]
+"""Whether what a shorter run compiles to is as good as what was there before."""
+
+
+def _shortest(fitted: Fitted, compiler: Compiler, as_good: AsGood, said: Collection[str] = ()) -> Fitted:
+    """Without what the default would give: each key in turn, as long as the objects of the shorter run are as good. What a
+    specification ``said`` is no default.
+    """
+    for parts in _parts(fitted.data):
+        waiting = [[one for one in parts if one.split("/")[1] not in said]]
+        while waiting:
+            some = waiting.pop()
+            shorter = _removed(fitted.data, some)
+            if shorter == fitted.data:
+                continue
+            try:
+                compiled = compiler(shorter)
+            except CompileError:
+                compiled = None
+            if compiled is not None and as_good(compiled, fitted.compiled):
+                fitted = Fitted(shorter, compiled, fitted.dropped)
+            elif len(some) > 1:  # all at once is seldom refused by more than one of them
+                waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
     return fitted
 
 
-def _candidates(data: Data) -> Iterator[str]:
-    """Whole parts before their keys, so that little is compiled for much that goes."""
-    roles = data.get("roles", {})
-    for role, parts in roles.items():
-        yield f"/roles/{role}"
-        yield from (f"/roles/{role}/{key}" for key in parts)
-        yield from (f"/roles/{role}{pointer}" for pointer, _ in leaves(parts) if pointer.count("/") > 1)
-    yield from (f"/{key}" for key in data if key not in _NEEDED and key != "roles")
-    yield from (
-        pointer for pointer, _ in leaves(data) if pointer.count("/") > 1 and not pointer.startswith(("/roles/", "/files/"))
-    )
+def _removed(data: Data, pointers: Sequence[str]) -> Data:
+    """Without what is at each of the pointers, where it is there."""
+    for pointer in pointers:
+        if at(data, pointer) is not None:
+            data = removed(data, tokens(pointer))
+    return data
+
+
+def _parts(data: Data) -> Iterator[list[str]]:
+    """What may go, together and then one by one: whole parts before their keys, so that little is compiled for much that goes."""
+    for role, parts in data.get("roles", {}).items():
+        yield [f"/roles/{role}"]
+        yield [f"/roles/{role}/{key}" for key in parts]
+        yield [f"/roles/{role}{pointer}" for pointer, _ in leaves(parts) if pointer.count("/") > 1]
+    yield [f"/{key}" for key in data if key not in _NEEDED and key != "roles"]
+    below = [pointer for pointer, _ in leaves(data) if pointer.count("/") > 1 and not pointer.startswith(("/roles/", "/files/"))]
+    for key in dict.fromkeys(pointer.split("/")[1] for pointer in below):
+        yield [pointer for pointer in below if pointer.startswith(f"/{key}/")]
 
 
 def _objects(compiled: CompiledRun) -> Any:

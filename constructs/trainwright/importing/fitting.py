@@ -47,7 +47,8 @@ def _pool(needs: Needs, cluster: Cluster) -> str | None:
     """The pool whose labels say most of what the pod asks of its node, and whose nodes have its GPUs."""
     pools = cluster.node_pools
     without = not needs.gpus and all(pool.gpu for pool in pools.values())  # then pods without GPUs go where the others go
-    fitting = {name: pool for name, pool in pools.items() if without or _has_gpus(pool, needs)}
+    named = {name for name, pool in pools.items() if not needs.gpus and pool.labels and pool.labels == needs.labels}
+    fitting = {name: pool for name, pool in pools.items() if without or name in named or _has_gpus(pool, needs)}
     agreeing = {name: len(pool.labels.items() & needs.labels.items()) for name, pool in fitting.items()
                 if all(needs.labels.get(key, value) == value for key, value in pool.labels.items())}  # fmt: skip
     best = max(agreeing, key=lambda name: agreeing[name], default=None)

@@ -304,7 +304,7 @@ def _containers(
 ) -> None:
     """Those beside the one that trains."""
     volumes = {text(one, "/name"): one for _, one in items(spec, "/volumes")}
-    shared = {text(one, "/name"): text(one, "/mountPath") for _, one in items(main, "/volumeMounts") if "subPath" not in one}
+    shared = {text(one, "/name"): (text(one, "/mountPath"), one.get("subPath")) for _, one in items(main, "/volumeMounts")}
     found = [("initContainers", index, one) for index, one in items(spec, "/initContainers")]
     found += [("containers", index, one) for index, one in items(spec, "/containers") if index != number]
     said = [_beside(field, _shown(one, secret, hidden), volumes, shared) for field, _, one in found]
@@ -329,16 +329,31 @@ _LEAST = {"cpu": "500m", "memory": "512Mi"}
 """Of a container that says nothing of what it needs."""
 
 
-def _beside(field: str, one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -> dict[str, Any]:
+Shared = Mapping[str, tuple[str, Any]]
+"""Volume -> where the container that trains has it, and below which path of it."""
+
+
+def _beside(field: str, one: Tree, volumes: Mapping[str, Tree], shared: Shared) -> dict[str, Any]:
     sidecar = field == "initContainers" and one.get("restartPolicy") == "Always"
     kind = "sidecar" if sidecar else "init" if field == "initContainers" else "beside"
-    used = dict.fromkeys(text(mount, "/name") for _, mount in items(one, "/volumeMounts"))
-    own = [{"name": name, "same_as": shared[name]} if name in shared else dict(volumes[name]) for name in used if name in volumes]
+    mounts = [mount for _, mount in items(one, "/volumeMounts")]
+    used = dict.fromkeys(text(mount, "/name") for mount in mounts)
+    alike = used.keys() - {text(mount, "/name") for mount in mounts if not _is_shared(mount, shared)}
+    known = [name for name in used if name in volumes]
+    own = [{"name": name, "same_as": shared[name][0]} if name in alike else dict(volumes[name]) for name in known]
     ends = {"ends_itself": True} if kind == "beside" else {}
     if simple := _simple(one, volumes, shared):
         return {"name": text(one, "/name"), "kind": kind, "image": text(one, "/image"), **simple, **ends}
     kept = {key: value for key, value in one.items() if not (sidecar and key == "restartPolicy")}
+    if alike:  # a volume that is shared comes with its path
+        kept["volumeMounts"] = [
+            {key: value for key, value in mount.items() if key != "subPath" or mount["name"] not in alike} for mount in mounts
+        ]
     return {"kind": kind, "container": kept, **({"volumes": own} if own else {}), **ends}
+
+
+def _is_shared(mount: Tree, shared: Shared) -> bool:
+    return text(mount, "/name") in shared and shared[text(mount, "/name")][1] == mount.get("subPath")
 
 
 _SIMPLE = frozenset({
@@ -347,7 +362,7 @@ _SIMPLE = frozenset({
 """Fields that the shorter words say, or that follow from them."""
 
 
-def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -> dict[str, Any] | None:
+def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Shared) -> dict[str, Any] | None:
     """In the shorter words, where these say all of it."""
     limits, requests = mapping(one, "/resources/limits"), mapping(one, "/resources/requests")
     equal = limits.keys() == {"cpu", "memory"} and dict(requests or limits) == dict(limits)
@@ -358,8 +373,9 @@ def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Mapping[str, str]) -
     for _, mount in items(one, "/volumeMounts"):
         name, path = text(mount, "/name"), text(mount, "/mountPath")
         read_only = {"read_only": True} if mount.get("readOnly") is True else {}
-        said = {"same_as": shared[name], **read_only} if name in shared else mount_of(volumes.get(name, {}), mount)
-        if said is None or "claim" in said or "subPath" in mount:
+        alike = _is_shared(mount, shared)
+        said = {"same_as": shared[name][0], **read_only} if alike else mount_of(volumes.get(name, {}), mount)
+        if said is None or "claim" in said or ("subPath" in mount and not alike):
             return None
         mounts[path] = said
     parts = {"command": texts(one, "/command"), "args": texts(one, "/args"), "env": env, "mounts": mounts}

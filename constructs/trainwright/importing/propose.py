@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.findings.locate import at, escape
+from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
 from trainwright.importing.pods import Needs, Spoken, secrets_in, spoken
 from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
-from trainwright.importing.words import Data, Words
+from trainwright.importing.words import Data, Words, leaves
 from trainwright.manifest.kueue import QUEUE_LABEL
-from trainwright.manifest.labels import MANAGED, PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
+from trainwright.manifest.labels import PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
 from trainwright.objects.fields import mapping, text
 from trainwright.operators import operator
 from trainwright.operators.said import Said
+from trainwright.plan.said import place_of, said_by_variables
 from trainwright.run.roles import OF_ALL
 from trainwright.validate.manifests import Manifest
 from trainwright.variables.secret import has_secret
-from trainwright_trainer.contract.layout import CHECKPOINT_ENV, SPEC_FILE
+from trainwright_trainer.contract.layout import CHECKPOINT_ENV
 
 SHARED = (
     "placement",
@@ -58,6 +60,8 @@ class Proposal:
     """The other objects of the files, and of the profile."""
     refused: str = ""
     """Why it is in place of one that does."""
+    aim: Aim | None = None
+    """What it was emitted as, where it was."""
 
     @property
     def runtime(self) -> Mapping[str, Any] | None:
@@ -105,8 +109,8 @@ def _proposal(
 ) -> Proposal:
     if said is None or not said.parts or not any(one.ranks for one in said.parts):
         raise ValueError("it makes no pods")
-    metadata, words = mapping(manifest.data, "/metadata"), Words()
-    _of_others(manifest.data, [one.data for one in given.around])
+    objects = [one.data for one in given.around]
+    metadata, words, ours = mapping(manifest.data, "/metadata"), Words(), supervised(manifest.data, objects)
     name = _name(manifest.data, names)
     of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
     labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
@@ -121,38 +125,31 @@ def _proposal(
             words.say("/gang", False)  # nobody would start its pods together
     maps = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("ConfigMap")}
     pods = [spoken(part, maps, f"{name}-secrets") for part in said.parts]
+    if is_ours(manifest.data):
+        for one in pods:
+            one.words.data = without_ours(one.words.data, objects)
     base = max((one for one in pods if one.part.ranks), key=lambda one: one.part.pods)
     work = pods[0] if not pods[0].part.further else base
     _join(words, pods, base, work, drives="/workload/command" in said.words)
     _work(words, said, work)
     _metadata(words, metadata)
     _queue(words, labels, said)
-    _checkpoints(words)
     _topology(words, said, pods, base, work)
+    if is_ours(manifest.data):
+        _of_ours(words, base, ours, text(metadata, "/name"))
     needs = {"": base.needs, **{one.part.role: one.needs for one in pods if one is not base and not one.part.ranks}}
     found = tuple(topologies(said, [*_listed(work.words, "command"), *_listed(work.words, "args")],
                              [*_files(words), name, str(words.data.get("image", ""))],
                              words.data.get("env", {}), int(words.data["topology"]["nodes"])))  # fmt: skip
     hidden = tuple(dict.fromkeys(pair for one in pods for pair in one.hidden))
-    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")))
-
-
-def _of_others(data: Data, objects: Sequence[Mapping[str, Any]]) -> None:
-    """Raises where our own supervisor runs in it: its specification is made of a run, and says less than that did."""
-    if MANAGED.items() <= mapping(data, "/metadata/labels").items():
-        for one in objects:
-            if one.get("kind") == "ConfigMap" and SPEC_FILE in mapping(one, "/data") and _named(one) == _named(data):
-                raise LookupError("it is made of a run with our supervisor in it; that run's own file has all that it says")
-
-
-def _named(data: Mapping[str, Any]) -> str:
-    return text(data, "/metadata/name")
+    aim = Aim(manifest.data, objects, ours or ()) if is_ours(manifest.data) else None
+    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")), aim=aim)
 
 
 def _name(data: Data, names: set[str]) -> str:
     """That of the object, as runs are named; of an object of ours the run's."""
     labels, metadata = mapping(data, "/metadata/labels"), mapping(data, "/metadata")
-    ours = text(labels, f"/{escape(RUN_LABEL)}") if MANAGED.items() <= labels.items() else ""
+    ours = text(labels, f"/{escape(RUN_LABEL)}") if is_ours(data) else ""
     name = _dns(ours or text(metadata, "/name") or text(metadata, "/generateName")) or "run"
     unique, number = name, 2
     while unique in names:
@@ -320,14 +317,22 @@ def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
             del holder["pod_labels"]
 
 
-def _checkpoints(words: Words) -> None:
-    """Of an object of ours: who is told a folder for them saves by itself."""
-    told = words.data.get("env", {}).get(CHECKPOINT_ENV)
-    if isinstance(told, str):
-        words.say("/checkpoints/by", "own")
-        mount = next((path for path in words.data.get("mounts", {}) if told.startswith(f"{path}/")), "")
-        if mount and mount != "/checkpoints":
-            words.say("/checkpoints/mount", mount)
+def _of_ours(words: Words, base: Spoken, ours: Data | None, name: str) -> None:
+    """What an object of ours says of its run besides: by its specification, in place of what the pods do for the supervisor, and
+    by variables of the plan.
+    """
+    env = words.data.get("env", {})
+    for field in ("prepare", "peer_wait"):
+        _copy(words, base, field)
+    if isinstance(told := env.get(CHECKPOINT_ENV), str):  # who is told a folder for them saves by itself
+        words.say("/checkpoints", {"by": "own", **place_of(told, str(words.data["run"]), name)})
+    if ours is not None:
+        known = {key: words.data["workload"][key] for key in ("working_dir",) if key in words.data["workload"]}
+        words.data["workload"] = known
+        for pointer, value in leaves(ours):
+            words.say(pointer, value)
+    for key, value in said_by_variables(env, words.data["workload"]["kind"]).items():
+        words.say(f"/workload/{key}", value)
 
 
 def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:

@@ -12,7 +12,7 @@ from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at, escape, pointer_to
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.labels import FOUNDATION, MANAGED
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
 from trainwright.validate.manifests import Manifest, manifests_in
@@ -216,11 +216,13 @@ def _sorted(objects: Sequence[Manifest], findings: Iterable[Finding], texts: Map
 
 
 def _carries(manifest: Manifest, named: set[str]) -> bool:
-    """Whether it is a run; a runtime is one where no TrainJob beside it names it. The foundation's own Jobs are none."""
+    """Whether it is a run; a runtime is one where no TrainJob beside it names it. What the foundation has is
+    none."""
     data, kind = manifest.data, GroupKind.of(manifest.data)
+    labels = mapping(data, "/metadata/labels").items()
     if kind in RUNTIMES:
-        return text(data, "/metadata/name") not in named
-    if FOUNDATION.items() <= mapping(data, "/metadata/labels").items():
+        return not MANAGED.items() <= labels and text(data, "/metadata/name") not in named
+    if FOUNDATION.items() <= labels:
         return False
     return operator.makes_pods(data) and kind.kind != "RayCluster"
 

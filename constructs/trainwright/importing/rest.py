@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings import CompileError
+from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
@@ -37,10 +38,42 @@ def with_overrides(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fi
     """The same with an override for each part that is allowed one; all at once where they all are."""
     found = list(_missing(proposal, fitted))
     together = _tried(fitted, compiler, found)
+    if (aim := proposal.aim) is not None:
+        nearest = min((one for one in (fitted, together) if one), key=lambda one: aim.distance(one.compiled))
+        return with_words_as_patches(with_patches(nearest, compiler, aim), compiler, aim)
     if together is not None:
         return together
     for one in found:
         fitted = _tried(fitted, compiler, [one]) or fitted
+    return fitted
+
+
+def with_patches(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
+    """Of a run that was emitted: with a patch of each object that still differs, where patches bring it nearer."""
+    for kind, patch in aim.patches(fitted.compiled):
+        data = copy.deepcopy(fitted.data)
+        objects = data.setdefault("overrides", {}).setdefault("objects", [])
+        objects.append({"target": data["target"], "kind": kind, "patch": patch})
+        try:
+            compiled = compiler(data)
+        except CompileError:
+            continue
+        if aim.distance(compiled) < aim.distance(fitted.compiled):
+            fitted = Fitted(data, compiled, fitted.dropped)
+    return fitted
+
+
+def with_words_as_patches(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
+    """Where nothing but the order of keys differs: one that an override has stands behind those of the plan."""
+    for key in list(fitted.data):
+        if aim.distance(fitted.compiled) != ONLY_ORDER:
+            break
+        try:
+            data = {name: value for name, value in fitted.data.items() if name != key}
+            other = with_patches(Fitted(data, compiler(data), fitted.dropped), compiler, aim)
+        except CompileError:
+            continue
+        fitted = min(fitted, other, key=lambda one: aim.distance(one.compiled))
     return fitted
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.importing.words import Words
-from trainwright.manifest.template.volumes import SCRATCH, SHARED_MEMORY
+from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.objects.fields import items, mapping, text, texts, whole
 
 Tree = Mapping[str, Any]
@@ -26,6 +26,8 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
             if size := text(volume, "/emptyDir/sizeLimit"):
                 words.say("/resources/shared_memory", size, source)
             continue
+        if path in RESERVED_PATHS:
+            continue  # of our supervisor
         name = text(volume, "/configMap/name")
         if name in maps and _is_text(maps[name]):
             _say_files(words, volume, mount, path, maps[name], source)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from trainwright.handshake import TargetName
 from trainwright.objects.fields import whole
 from trainwright.units import Duration
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TRAINER_COMMAND
 
 Tree = dict[str, Any]
 
@@ -40,6 +41,12 @@ class Part(NamedTuple):
             if below == there or below.startswith(f"{there}/"):
                 return place + below.removeprefix(there)
         return self.pointer + below
+
+
+def is_supervisor(command: object) -> bool:
+    """Whether the words of a container start our supervisor, of its image or brought along."""
+    first = str(command[0]) if isinstance(command, list) and command else ""
+    return first == TRAINER_COMMAND[0] or first.startswith(f"{BROUGHT_FOLDER}/")
 
 
 class Said(NamedTuple):

@@ -114,7 +114,7 @@ def _recovery(run: Run, planned: RecoveryPlan | None) -> dict[str, Any] | None:
     return {"restarts": run.restarts, "wait_seconds": planned.wait.seconds} if planned and planned.in_place else None
 
 
-def _taken(part: BaseModel, shared: type[Contract]) -> dict[str, Any]:
+def taken(part: BaseModel, shared: type[Contract]) -> dict[str, Any]:
     """The fields that a part of the run shares with one of the contract, as they are."""
     return {name: getattr(part, name) for name in shared.model_fields}
 
@@ -165,14 +165,17 @@ def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
         directory = planned.checkpoint.directory if planned.checkpoint else None
         keeps = run.saved_by == "script"
         return {
-            "kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory,
+            "kind": "script",
+            "command": workload.command,
+            "protocol": workload.protocol,
+            "state_directory": directory,
             "checkpoints": {"keep": run.checkpoints.keep, "resume": run.checkpoints.resume} if keeps else None,
             "config": workload.config,
         }
     if isinstance(workload, TrainerWorkload):
         return _training(run, workload, planned)
     if isinstance(workload, BoostingWorkload):
-        return {"kind": "xgboost", **_taken(workload, BoostingSettings), "checkpoints": _checkpoints(run, planned)}
+        return {"kind": "xgboost", **taken(workload, BoostingSettings), "checkpoints": _checkpoints(run, planned)}
     return None
 
 
@@ -184,10 +187,10 @@ def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dic
         "kind": "trainer",
         "engine": run.topology.engine,
         **run.topology.settings(),
-        **_taken(workload, TrainingSettings),
+        **taken(workload, TrainingSettings),
         "batch": {"micro": batch.micro, "accumulation": batch.accumulation},
-        "learning_rate": {"peak": rate.peak, "warmup_samples": rate.warmup_samples, **_taken(workload, RateShape)},
-        "duration": _taken(workload, Length),
+        "learning_rate": {"peak": rate.peak, "warmup_samples": rate.warmup_samples, **taken(workload, RateShape)},
+        "duration": taken(workload, Length),
         "checkpoints": _checkpoints(run, planned),
     }
     if elastic is not None:
@@ -204,7 +207,7 @@ def _checkpoints(run: Run, planned: PlannedParts) -> dict[str, Any]:
     return {
         "directory": checkpoint.directory,
         "every_seconds": checkpoint.every_seconds,
-        **_taken(run.checkpoints, CheckpointSettings),
+        **taken(run.checkpoints, CheckpointSettings),
     }
 
 

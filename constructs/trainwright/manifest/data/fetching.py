@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.identity import short_hash
 from trainwright.manifest.data import hub
-from trainwright.manifest.data.store import credentials, settings
+from trainwright.manifest.data.store import credentials, said_by, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
 from trainwright.manifest.limits import literal
@@ -140,6 +142,38 @@ def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:
         Why({"name": "CREDENTIALS", "value": credentials(preparation)}, source, "for messages: who reads"),
         Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only"),  # noqa: S108
     ]
+
+
+def said(job: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """What a run says to get a Job that fetches: the way back of the above.
+
+    Args:
+        job: as it was emitted.
+        key: the name of the data's own folder, which alone knows the revision.
+    """
+    pod = job["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    of_hub = container["command"][0] == hub.PROGRAM
+    told = hub.said_by(container["command"], container["env"]) if of_hub else said_by(container["env"])
+    stated = {"image": container["image"], **told, **container["resources"]["requests"]}
+    if account := pod.get("serviceAccountName"):
+        stated["service_account"] = account
+    again = (number for number in range(2, 1000) if short_hash(Preparation(**stated, revision=number).content) == key)
+    if of_hub or short_hash(Preparation(**stated).content) == key:
+        return stated
+    return {**stated, "revision": next(again, 1)}
+
+
+def fetches_into(job: Mapping[str, Any], claim: str, folder: str) -> bool:
+    """Whether an object is the Job that fills a folder of a claim."""
+    pod = (job.get("spec") or {}).get("template", {}).get("spec", {})
+    claims = {one.get("persistentVolumeClaim", {}).get("claimName") for one in pod.get("volumes", ())}
+    told = [
+        word
+        for one in pod.get("containers", ())
+        for word in (*(one.get("command") or ()), *(each.get("value") for each in one.get("env") or ()))
+    ]
+    return job.get("kind") == "Job" and claim in claims and literal(posixpath.join(VOLUME, folder)) in told
 
 
 def _source(data: DataPlan) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.run import AccessKeys, AccountKey, Preparation, SecretReference
 
@@ -24,6 +27,23 @@ def settings(preparation: Preparation, source: str) -> list[Why]:
     """Variables of the remote, and of rclone itself; ``source`` is the pointer of the preparation."""
     remote = _s3(preparation, source) if preparation.store == "s3" else _gs(preparation, source)
     return [*remote, *(_value(name, value, "trainwright", reason) for name, value, reason in OPTIONS)]
+
+
+def said_by(variables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a preparation says of its store, by the variables that it got."""
+    values = {one["name"].removeprefix(REMOTE): one.get("value") for one in variables}
+    keys = {one["name"].removeprefix(REMOTE): one["valueFrom"]["secretKeyRef"] for one in variables if "valueFrom" in one}
+    stated = {name: values[variable] for name, variable in (("region", "REGION"), ("endpoint", "ENDPOINT")) if variable in values}
+    secrets = {
+        name: {"secret": keys[variable]["name"], "key": keys[variable]["key"]}
+        for name, variable in _KEYS.items()
+        if variable in keys
+    }
+    return {"source": values["ORIGIN"].replace("$$", "$"), **stated, **({"credentials": secrets} if secrets else {})}
+
+
+_KEYS = {"access_key": "ACCESS_KEY_ID", "secret_key": "SECRET_ACCESS_KEY", "account_key": "SERVICE_ACCOUNT_CREDENTIALS"}
+"""Key of credentials -> option of the remote."""
 
 
 def credentials(preparation: Preparation) -> str:

@@ -9,7 +9,7 @@ from trainwright.objects.fields import text
 from trainwright.operators.mpi_operator.emit import IMPLEMENTATIONS
 from trainwright.operators.operator import Around
 from trainwright.operators.said import Said, seconds, stated
-from trainwright.operators.training_operator.said import POLICY, replicas
+from trainwright.operators.training_operator.said import POLICY, queue, replicas
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
@@ -17,6 +17,7 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     words: dict[str, tuple[Any, str]] = {
         **dict(stated(manifest, {"/spec/slotsPerWorker": "/topology/processes_per_node", f"{POLICY}/backoffLimit": "/restarts"})),
         **dict(seconds(manifest, f"{POLICY}/activeDeadlineSeconds")),
+        **dict(queue(manifest)),
     }
     names = {theirs: ours for ours, theirs in IMPLEMENTATIONS.items()}
     if mpi := names.get(text(manifest, "/spec/mpiImplementation")):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from trainwright.findings.locate import at
 from trainwright.objects.fields import mapping, text, whole
 from trainwright.operators.operator import Around
-from trainwright.operators.said import TORCH, Part, Said, count, seconds, stated
+from trainwright.operators.said import TORCH, Part, Said, count, is_supervisor, seconds, stated
 
 POLICY = "/spec/runPolicy"
 
@@ -31,26 +32,37 @@ def replicas(manifest: Mapping[str, Any], field: str, container: str, roles: Map
     return parts
 
 
-def _life(manifest: Mapping[str, Any], pods: int) -> dict[str, tuple[Any, str]]:
-    """The limit counts restarts of all pods together, which a run counts for each."""
+def _life(manifest: Mapping[str, Any], parts: Collection[Part], most: int = 0) -> dict[str, tuple[Any, str]]:
+    """The limit counts restarts of all pods together, which a run counts for each; but those alone that no exit code of our
+    supervisor causes, where it runs. ``most`` pods may be there.
+    """
     there = f"{POLICY}/backoffLimit"
     words: dict[str, tuple[Any, str]] = dict(seconds(manifest, f"{POLICY}/activeDeadlineSeconds"))
     if (limit := whole(manifest, there)) is not None:
-        words["/restarts"] = (0 if limit <= 0 else max(1, (limit - 1) // max(pods, 1)), there)
-    return words
+        pods = max(sum(one.pods for one in parts), most, 1)
+        supervised = all(is_supervisor(at(one.template, "/spec/containers/0/command")) for one in parts)
+        words["/restarts"] = (0 if limit <= 0 else limit if supervised else max(1, (limit - 1) // pods), there)
+    return words | dict(queue(manifest))
+
+
+def queue(manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Volcano's queue, where it is not the one that every pod without one goes to."""
+    there = f"{POLICY}/schedulingPolicy/queue"
+    if (name := text(manifest, there)) not in ("", "default"):
+        yield "/queue", (name, there)
 
 
 def _pytorch_job(manifest: Mapping[str, Any]) -> Said:
     parts = replicas(manifest, "pytorchReplicaSpecs", "pytorch", {"Master": True, "Worker": True})
     elastic, pods = mapping(manifest, "/spec/elasticPolicy"), sum(one.pods for one in parts)
-    words = _life(manifest, pods)
+    most = max(count(elastic, "/maxReplicas", pods), pods) if elastic else pods
+    words = _life(manifest, parts, most)
     each = at_number(manifest, "/spec/nprocPerNode") or at_number(manifest, "/spec/elasticPolicy/nProcPerNode")
     if each:
         words["/topology/processes_per_node"] = (each, "/spec/nprocPerNode")
     if elastic:
         words |= stated(manifest, {"/spec/elasticPolicy/maxRestarts": "/restarts"})
         words["/topology/elastic/min_nodes"] = (count(elastic, "/minReplicas"), "/spec/elasticPolicy/minReplicas")
-        most = max(count(elastic, "/maxReplicas", pods), pods)
         words["/topology/elastic/max_nodes"] = (most, "/spec/elasticPolicy/maxReplicas")
     return Said("pytorch-job", tuple(parts), TORCH, words)
 
@@ -64,7 +76,7 @@ def at_number(owner: object, pointer: str) -> int | None:
 def _tf_job(manifest: Mapping[str, Any]) -> Said:
     every = {"Chief": True, "Master": True, "Worker": True, "PS": False, "Evaluator": False}
     parts = {one.role: one for one in replicas(manifest, "tfReplicaSpecs", "tensorflow", every)}
-    servers, words = parts.get("ps"), _life(manifest, sum(one.pods for one in parts.values()))
+    servers, words = parts.get("ps"), _life(manifest, parts.values())
     chief = parts.pop("master", None) or parts.pop("chief", None)
     workers = parts.get("worker")
     lead = [workers] if workers else []
@@ -84,4 +96,4 @@ def _tf_job(manifest: Mapping[str, Any]) -> Said:
 
 def _xgboost_job(manifest: Mapping[str, Any]) -> Said:
     parts = replicas(manifest, "xgbReplicaSpecs", "xgboost", {"Worker": True, "Master": True})
-    return Said("xgboost-job", tuple(parts), ("xgboost",), _life(manifest, sum(one.pods for one in parts)))
+    return Said("xgboost-job", tuple(parts), ("xgboost",), _life(manifest, parts))
