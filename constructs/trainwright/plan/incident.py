@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Needs, Rendezvous
+from trainwright.handshake import Binding, Needs
 from trainwright.plan.model import RecoveryPlan
-from trainwright.run import CommandWorkload, Run
+from trainwright.run import Run
+from trainwright.topology import LINKED
 from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
@@ -37,12 +38,12 @@ def plan_recovery(
     Args:
         operators: by which the run's target makes its pods.
     """
-    if not needs.talk or isinstance(run.workload, CommandWorkload):
+    if not needs.talk or not run.supervised:
         return None
     why_not = binding.recovery.takes_others
     if needs.elastic:
         why_not = "an elastic run goes on by itself, with the pods that are left"
-    elif needs.rendezvous not in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
+    elif needs.rendezvous not in LINKED:
         why_not = why_not or f"no supervisor decides for all pods where the rendezvous is {needs.rendezvous.value}"
     evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
     why_not = "; ".join(filter(None, (why_not, *evicting)))
