@@ -15,7 +15,7 @@ EXECUTED_FROM = 36
 1.35 on, whose API still says `noexec`, as runtimes were free to do; kubernetes#135775 and enhancements#5354 took that out.
 """
 IN_THE_IMAGE = {Rendezvous.C10D: "torch, by which its pods meet", Rendezvous.RAY_HEAD: "Ray, by which its ranks are placed"}
-"""Rendezvous -> what the supervisor itself imports there, which only the image can have."""
+"""Rendezvous -> what a program of the supervisor's imports there, which only the image can have."""
 
 
 def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> BroughtSupervisor | None:
