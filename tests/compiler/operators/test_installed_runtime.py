@@ -93,7 +93,7 @@ COMMAND: Data = {"workload": {"kind": "command", "command": ["x"]}, "batch": Non
 ON_IT = {"target": "train-job", "runtime": "torch-distributed"}
 
 
-def on_it(run: Data | None = None, manifest: Data | None = None, **others: Data) -> CompiledRun:
+def on_it(run: Data | None = None, manifest: Data | None = None, **others: Any) -> CompiledRun:
     return compiled({**ON_IT, **(run or {})}, profile(manifest or runtime(), **others))
 
 

@@ -22,8 +22,8 @@ def is_somewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if run.supervisor in ("brought", "image") and not needs.talk:
         yield found("TW268", where, f"nothing supervises {run.topology.title}: its pods are independent", "remove supervisor")
     elif run.workload.kind == "command" and run.supervised and resolution.binding.replaces_command:
-        why = "Ray's job server starts the command inside the head's pod: no pod ends with its exit code, or hears SIGTERM for it"
-        yield found("TW268", where, why, "remove supervisor; Ray retries the command, and says how it ended")
+        said = "Ray's job server starts the command inside the head's pod: no pod ends with its exit code, or hears its SIGTERM"
+        yield found("TW268", where, said, "remove supervisor; Ray retries the command, and says how it ended")
         return
     if resolution.plan.supervisor or not may_bring(run, cluster, needs):
         return
