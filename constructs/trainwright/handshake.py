@@ -357,3 +357,5 @@ class Process(NamedTuple):
     """Without the supervisor: the port that answers once the pod is of use to its peers; None where nothing can tell."""
     capabilities: Mapping[str, str] = {}
     """Linux capabilities that the program cannot start without -> why."""
+    behind: tuple[str, ...] = ()
+    """What starts a command of the run's own: our supervisor."""

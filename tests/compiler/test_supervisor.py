@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -124,6 +125,76 @@ def test_a_tag_is_no_part_of_an_image_s_name() -> None:
         assert compiled(work(image=name), known).plan.supervisor is None
 
 
+COMMANDS = [
+    ("indexed-job", "ddp"), ("job-set", "ddp"), ("pytorch-job", "ddp"), ("train-job", "ddp"), ("volcano-job", "ddp"),
+    ("pytorch-job", "elastic"), ("job-set", "jax"), ("train-job", "jax"), ("mpi-job", "mpirun"), ("train-job", "mpirun"),
+    ("volcano-job", "mpirun"), ("tf-job", "tensorflow"), ("xgboost-job", "trees"), ("indexed-job", "trees"),
+]  # fmt: skip
+ALSO: dict[str, Data] = {
+    "elastic": SHAPES["ddp"] | {"elastic": {"min_nodes": 1, "max_nodes": 2}},
+    "jax": {"kind": "jax", "nodes": 2, "gpus_per_node": 8},
+}
+
+
+@pytest.mark.parametrize(("target", "shape"), COMMANDS)
+def test_a_command_that_asks_for_it_is_supervised(target: str, shape: str) -> None:
+    """Its own words stand behind the supervisor's, as they are without one, and its pods are told the same."""
+    program = "mpirun" if shape == "mpirun" else "torchrun"
+    own = command(program, "--x=$(HOME)", "train.py") | {"security": {"user": 1000}, "topology": (SHAPES | ALSO)[shape]}
+    run, cluster = on(target, **own, gang=shape != "mpirun"), profile_for(target) | HAS_ONE
+    result, usual = compiled(run | {"supervisor": "brought"}, cluster), compiled(run, cluster)
+    assert problems_of(result) == []
+    assert lines_without_answer(result) == []
+    assert usual.plan.supervisor is None
+    assert result.plan.supervisor is not None
+    for pod, before in zip(pods_of(result), pods_of(usual), strict=True):
+        main, words = pod["containers"][0], before["containers"][0].get("command", [])
+        if program not in words:
+            assert main.get("command", []) == words
+            continue
+        assert main["command"] == [*STARTS, "--", *words]
+        assert main["livenessProbe"]["httpGet"]["path"] == "/livez"
+        told = [one for one in main["env"] if one["name"] not in ("TRAINWRIGHT_SPEC", "TRAINWRIGHT_BIND_ADDRESS")]
+        assert unnamed(told) == unnamed(before["containers"][0]["env"])
+    (spec,) = [json.loads(one["data"]["run.json"]) for one in result.manifests if "run.json" in one.get("data", {})]
+    assert spec["work"]["kind"] == "command"
+
+
+def test_one_verdict_is_where_the_pods_number_themselves() -> None:
+    for target, shape, together in (("indexed-job", "ddp", True), ("job-set", "jax", True), ("mpi-job", "mpirun", False)):
+        own = command("x") | {"topology": (SHAPES | ALSO)[shape], "supervisor": "brought", "security": {"user": 1000}}
+        run = on(target, **own)
+        result = compiled(run, profile_for(target) | HAS_ONE)
+        assert (result.plan.guarantees == ("restart of all ranks together",)) == together
+        assert (result.plan.control is not None) == together
+
+
+def test_a_command_under_the_supervisor_recovers_in_place_and_has_its_settings() -> None:
+    run = command("x") | {"supervisor": "brought", "recovery": "in-place", "peer_lost": "30s", "security": {"user": 1000}}
+    result = compiled(run, HAS_ONE)
+    assert result.plan.recovery is not None
+    assert result.plan.recovery.in_place
+    assert [one.code for one in findings(command("x") | {"peer_lost": "30s"})] == ["TW207"]
+    with pytest.raises(ValueError, match="remove probes"):
+        Run.model_validate(overlay(RUN, command("x") | {"supervisor": "brought", "probes": {"alive": {"http": "/", "port": 80}}}))
+    with pytest.raises(ValueError, match="write command"):
+        Run.model_validate(overlay(RUN, {"supervisor": "image", "workload": {"kind": "command", "args": []}}))
+
+
+def test_variables_in_a_command_are_still_replaced_by_kubernetes() -> None:
+    run = command("torchrun", "$(NO_SUCH)") | {"supervisor": "brought", "security": {"user": 1000}}
+    (said,) = findings(run, HAS_ONE)
+    assert "$(NO_SUCH), which stays as it is" in said.message
+    assert [said.code] == codes(run | {"supervisor": None}, HAS_ONE)
+
+
+def test_what_ray_starts_itself_is_not_supervised() -> None:
+    ray = on("ray-job") | command("python", "driver.py")
+    for where in ("brought", "image"):
+        (said,) = [one for one in findings(ray | {"supervisor": where}, profile_for("ray-job") | HAS_ONE) if one.code == "TW268"]
+        assert "job server" in said.message
+
+
 def test_our_trainer_and_a_command_bring_nothing() -> None:
     for run in ({}, command("python", "x.py")):
         result = compiled(run, HAS_ONE)
@@ -191,8 +262,7 @@ def test_an_elastic_run_and_ray_need_it_in_their_image() -> None:
 @pytest.mark.parametrize(
     ("run", "supervisor", "says"),
     [
-        (script("x"), "none", "write kind: command"), (command("x"), "brought", "write kind: script"),
-        (command("x"), "image", "write kind: script"), ({}, "brought", "remove supervisor"), ({}, "none", "remove supervisor"),
+        (script("x"), "none", "write kind: command"), ({}, "brought", "remove supervisor"), ({}, "none", "remove supervisor"),
     ],
 )
 def test_what_does_not_fit_the_work_is_refused(run: Data, supervisor: str, says: str) -> None:

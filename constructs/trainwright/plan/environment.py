@@ -57,7 +57,7 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
     needs, binding = inputs.needs, inputs.binding
     opaque = isinstance(run.workload, CommandWorkload)
     own = [_literal(variable) for variable in (*inputs.variables, *host_variables(binding, inputs.name))]
-    if not opaque and not binding.replaces_command:
+    if run.supervised and not binding.replaces_command:
         own.append(_field(BIND_ENV, POD_IP, "the supervisor listens on the pod's own address"))
     if opaque:
         reason = "the pod's index, by label, so that rank follows index"

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Needs, Rendezvous
+from trainwright.handshake import Binding, Needs
 from trainwright.plan.model import RecoveryPlan
-from trainwright.run import CommandWorkload, Run
+from trainwright.run import Run
+from trainwright.topology import LINKED
 from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
@@ -37,7 +38,7 @@ def plan_recovery(
     Args:
         operators: by which the run's target makes its pods.
     """
-    if not needs.talk or isinstance(run.workload, CommandWorkload):
+    if not needs.talk or not run.supervised:
         return None
     evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
     why_not = "; ".join(filter(None, (takes_others(needs, binding), *evicting)))
@@ -48,7 +49,7 @@ def takes_others(needs: Needs, binding: Binding) -> str:
     """Why the other pods cannot stay when one has ended, on any cluster; empty where they can."""
     if needs.elastic:
         return "an elastic run goes on by itself, with the pods that are left"
-    if needs.rendezvous in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
+    if needs.rendezvous in LINKED:
         return binding.recovery.takes_others
     nobody = f"no supervisor decides for all pods where the rendezvous is {needs.rendezvous.value}"
     return binding.recovery.takes_others or nobody

@@ -294,7 +294,7 @@ def _plan(
         grace=planned.grace,
         gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
         security=security,
-        guarantees=_guarantees(run, inputs.binding),
+        guarantees=_guarantees(run, inputs.needs, inputs.binding),
         data=plan_data(run),
         placement=plan_placement(run, [role for role in inputs.binding.roles if pools[role.name] == inputs.pool]),
         control=planned.control,
@@ -360,13 +360,17 @@ def _bind(
     return target, binding
 
 
-_CONNECTED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER, Rendezvous.C10D, Rendezvous.RAY_HEAD})
+_CONNECTED = LINKED | {Rendezvous.C10D, Rendezvous.RAY_HEAD}
 """Where supervisors meet over a port. Those of tf-config are not connected, and under mpirun ssh has keys of its own."""
 
 
 def _control(run: Run, cluster: Cluster, needs: Needs) -> ControlPlan | None:
-    """None where no supervisor listens for another: one node, tasks of TF_CONFIG, or a command of the run's own."""
-    if isinstance(run.workload, CommandWorkload) or needs.most_nodes == 1:
+    """None where no supervisor listens for another: one node, tasks of TF_CONFIG, or a command whose launchers meet by
+    themselves.
+    """
+    if not run.supervised or needs.most_nodes == 1:
+        return None
+    if isinstance(run.workload, CommandWorkload) and needs.rendezvous not in LINKED:
         return None
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
         return ControlPlan(None, None, None, "authenticated by the ssh keys that the operator makes for the run")
@@ -403,6 +407,7 @@ def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
         args=tuple(workload.args) if isinstance(workload, CommandWorkload) else (),
         program=tuple(workload.command) if isinstance(workload, ScriptWorkload) else RANK_COMMAND,
         interface=pool.fabric.interface,
+        supervised=run.supervised,
     )
 
 
@@ -434,7 +439,8 @@ def _with_ports(run: Run, binding: Binding, processes: dict[str, Process]) -> di
 
 def _instead(planned: Process, parts: RoleParts) -> Process:
     """Another program in the same place. Of an sshd of its own nobody knows the port, nor what it needs to start."""
-    own = planned._replace(command=tuple(parts.command or planned.command), args=tuple(parts.args), supervised=False)
+    behind = bool(planned.behind)
+    own = planned._replace(command=tuple(parts.command or planned.command), args=tuple(parts.args), supervised=behind)
     return own._replace(ports=(), ready_port=None, capabilities={}) if planned.ready_port else own
 
 
@@ -452,12 +458,14 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
 _BY_LIBRARY = {Guarantee.SCRIPT_RESUME, Guarantee.SCRIPT_STEPS}
 
 
-def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
-    """The guarantees that target, topology, workload and engine all keep; an opaque command has none. What a program saves when
-    it is told to end is nobody's guarantee unless the run says that it saves.
+def _guarantees(run: Run, needs: Needs, binding: Binding) -> tuple[str, ...]:
+    """The guarantees that target, topology, workload and engine all keep; an opaque command has none, or under our supervisor one
+    verdict where it is connected to the others. What a program saves when it is told to end is nobody's guarantee unless the run
+    says that it saves.
     """
     if isinstance(run.workload, CommandWorkload):
-        return ()
+        together = run.supervised and needs.rendezvous in LINKED and Guarantee.RESTART_ALL in binding.guarantees
+        return (Guarantee.RESTART_ALL.value,) if together else ()
     kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
         saves = {Guarantee.SIGTERM_SAVE} if run.saved_by == "own" else set()

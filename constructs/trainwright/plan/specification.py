@@ -33,7 +33,7 @@ from trainwright.plan.model import (
 )
 from trainwright.plan.packages import REQUIREMENTS, SOURCE, packages_of
 from trainwright.rendezvous.mpi import HOSTFILE, Mpirun
-from trainwright.run import BoostingWorkload, Run, ScriptWorkload, TrainerWorkload
+from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload, TrainerWorkload
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.base import Contract
@@ -60,7 +60,7 @@ class PlannedParts(NamedTuple):
 def build_specification(
     run: Run, name: str, needs: Needs, binding: Binding, planned: PlannedParts, locate: Locator
 ) -> RunSpec | None:
-    """The specification; None for an opaque command, which reads none.
+    """The specification; None for an opaque command without a supervisor, which reads none.
 
     Raises:
         CompileError: where a number that follows from the run's own is beyond what a trainer reads, such as years of grace.
@@ -124,6 +124,8 @@ def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: Rendezvous
     address = {"host": rendezvous.host, "port": rendezvous.port}
     if needs.rendezvous in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
         return {"kind": rendezvous.kind, **address}
+    if needs.rendezvous is Rendezvous.JAX_COORDINATOR:  # its address is the same in every pod, and supervisors meet there
+        return {"kind": "static", **address}
     if needs.rendezvous is Rendezvous.C10D and needs.elastic:
         sizes = {"min_nodes": needs.elastic.minimum, "max_nodes": needs.elastic.maximum}
         fields = ("last_call_seconds", "keep_alive_seconds", "keep_alive_attempts")
@@ -161,8 +163,10 @@ _CAUSES = {
 
 def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
     workload = run.workload
+    directory = planned.checkpoint.directory if planned.checkpoint else None
+    if isinstance(workload, CommandWorkload) and run.supervised:
+        return {"kind": "command", "state_directory": directory}
     if isinstance(workload, ScriptWorkload):
-        directory = planned.checkpoint.directory if planned.checkpoint else None
         keeps = run.saved_by == "script"
         return {
             "kind": "script",

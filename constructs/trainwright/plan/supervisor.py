@@ -8,37 +8,43 @@ from trainwright.cluster import Cluster
 from trainwright.cluster.model import is_from
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.plan.model import BroughtSupervisor
-from trainwright.run import Run, ScriptWorkload
+from trainwright.run import Run
 
 EXECUTED_FROM = 36
 """Minor version of Kubernetes 1 from which on files in a volume of an image can be executed. Such volumes are on by default from
 1.35 on, whose API still says `noexec`, as runtimes were free to do; kubernetes#135775 and enhancements#5354 took that out.
 """
 IN_THE_IMAGE = {Rendezvous.C10D: "torch, by which its pods meet", Rendezvous.RAY_HEAD: "Ray, by which its ranks are placed"}
-"""Rendezvous -> what the supervisor itself imports there, which only the image can have."""
+"""Rendezvous -> what a program of the supervisor's imports there, which only the image can have."""
 
 
 def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> BroughtSupervisor | None:
     """None where nothing is supervised, where the image has the supervisor, and where there is none to bring."""
     offered = cluster.supervisor
-    if offered.image is None or not may_bring(run, cluster, needs) or kept_out(run, needs, binding):
+    if offered.image is None or not may_bring(run, cluster, needs) or kept_out(run, cluster, needs, binding):
         return None
-    later = int(cluster.kubernetes.split(".")[1]) >= EXECUTED_FROM
-    return BroughtSupervisor(offered.image, later if offered.mounted is None else offered.mounted)
+    return BroughtSupervisor(offered.image, _mounted(cluster))
 
 
-def kept_out(run: Run, needs: Needs, binding: Binding) -> str | None:
+def kept_out(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> str | None:
     """Why the pods can bring none along; None if they can."""
-    if needs.rendezvous in IN_THE_IMAGE:
+    if needs.rendezvous in IN_THE_IMAGE and run.workload.kind == "script":
         return f"{run.topology.title} needs {IN_THE_IMAGE[needs.rendezvous]}, and what pods bring along has none"
-    if binding.runtime:
-        return f"the pods are those of runtime {binding.runtime}, to which a TrainJob adds no containers"
+    if binding.runtime and not _mounted(cluster):
+        return (f"the pods are those of runtime {binding.runtime}, to which a TrainJob adds volumes but no container that copies "
+                f"it, and on Kubernetes {cluster.kubernetes} nothing is executed from a volume of an image")  # fmt: skip
     return None
+
+
+def _mounted(cluster: Cluster) -> bool:
+    """Whether pods have it in a volume of its image."""
+    later = int(cluster.kubernetes.split(".")[1]) >= EXECUTED_FROM
+    return later if cluster.supervisor.mounted is None else cluster.supervisor.mounted
 
 
 def may_bring(run: Run, cluster: Cluster, needs: Needs) -> bool:
     """Whether the run asks for it, or nothing says that its image has the supervisor."""
-    if not isinstance(run.workload, ScriptWorkload) or not needs.talk or run.supervisor == "image":
+    if run.workload.kind not in ("script", "command") or not run.supervised or not needs.talk or run.supervisor == "image":
         return False
     return run.supervisor == "brought" or not is_from(_repository(run.image), cluster.supervisor.in_images)
 

@@ -202,7 +202,7 @@ def _asked_of(name: str, amount: AmountPlan | None) -> str:
 
 def supervisor(compiled: CompiledRun) -> str:
     run = compiled.run
-    if not isinstance(run.workload, ScriptWorkload):
+    if not isinstance(run.workload, ScriptWorkload | CommandWorkload) or not run.supervised:
         return ""
     if brought := compiled.plan.supervisor:
         return f"needs nothing of ours: the supervisor, trainwright-trainer {run.trainer_version}, is {brought.cost}"

@@ -13,7 +13,6 @@ from trainwright.compile import CompiledRun
 from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
 from trainwright.plan.security import describe_security
-from trainwright.run import CommandWorkload
 from trainwright.units import Duration, UnitError
 
 Facts = Mapping[str, Fact]
@@ -73,7 +72,7 @@ def runtime(compiled: CompiledRun) -> str | None:
 
 
 def trainer_version(compiled: CompiledRun) -> str | None:
-    return None if isinstance(compiled.run.workload, CommandWorkload) else compiled.run.trainer_version
+    return compiled.run.trainer_version if compiled.run.supervised else None
 
 
 def lineage(compiled: CompiledRun) -> str | None:

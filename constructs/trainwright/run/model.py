@@ -177,7 +177,7 @@ class Run(Model):
     supervisor: Literal["image", "brought", "none"] | None = None
     """Where the supervisor of a script is: in its `image`, or `brought` along by the pods, which need nothing in the image then.
     Default: brought, where the profile names the image to bring it from and does not know that the run's own has it. A command
-    has `none`.
+    has `none` unless it asks for one of the two.
     """
     topology: AnyTopology
     """The processes of the run, and what they need."""
@@ -371,10 +371,15 @@ class Run(Model):
         if stated == "brought" and kind in LINEAGE_OF_MODEL:
             message = f"workload {kind} is our trainer, which is in the image with its supervisor; remove supervisor"
             raise PlacedError(message, "supervisor")
-        if stated in ("image", "brought") and kind == "command":
-            message = "nothing supervises a command; write kind: script, with the program of one rank, or remove supervisor"
+        if isinstance(self.workload, CommandWorkload) and self.supervised and self.workload.command is None:
+            message = "a supervisor has to name what it starts, and only the image knows its entrypoint; write command"
             raise PlacedError(message, "supervisor")
         return self
+
+    @property
+    def supervised(self) -> bool:
+        """Whether our supervisor starts the work: always, but for a command that does not ask for it."""
+        return self.workload.kind != "command" or self.supervisor in ("image", "brought")
 
     @model_validator(mode="after")
     def _life_is_its_own(self) -> Self:
@@ -384,8 +389,8 @@ class Run(Model):
             if getattr(self, field) and kind in ("trainer", "boosting"):
                 message = f"{field} is for a script or a command, and workload {kind} has what it needs; remove {field}"
                 raise PlacedError(message, field)
-        if self.probes and kind == "script":
-            message = "a script has the probes of its supervisor, which takes a kill for an eviction; remove probes"
+        if self.probes and self.supervised:
+            message = f"a {kind} has the probes of its supervisor, which takes a kill for an eviction; remove probes"
             raise PlacedError(message, "probes")
         grace = self.grace.seconds if self.grace else DEFAULT_GRACE_SECONDS
         if self.pre_stop and self.pre_stop.sleep and self.pre_stop.sleep.seconds >= grace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Role, Variable
@@ -10,7 +10,7 @@ from trainwright.rendezvous import jax, mpi, torch, tracker
 from trainwright.topology.launching import handed_on, launcher_variables
 from trainwright_trainer.contract.layout import RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, TRAINER_COMMAND
 
-LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
+LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER, Rendezvous.JAX_COORDINATOR})
 """Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
 
 
@@ -34,6 +34,8 @@ class Work(NamedTuple):
     """Of ``LAUNCHER_VARIABLES``, those that a command is to have."""
     trainer: tuple[str, ...] = TRAINER_COMMAND
     """How our program is started in a pod whose supervisor is ours."""
+    supervised: bool = True
+    """Whether our supervisor is around the work."""
 
     @property
     def supervise(self) -> tuple[str, ...]:
@@ -43,8 +45,10 @@ class Work(NamedTuple):
 def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable, ...]:
     """What each rank is told by its environment, besides what the controller injects and the target renders."""
     wanted: list[Variable] = []
-    if work.command is None:
+    if work.supervised:
         wanted.append(Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the run's specification is"))
+    if work.command is None:
+        pass
     elif needs.rendezvous is Rendezvous.STATIC:
         wanted += torch.torchrun_variables(needs, binding, work.name)
         wanted += (one for one in launcher_variables(needs, binding, work.name) if one.name in work.told)
@@ -70,14 +74,20 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
     if not needs.talk:
         return {role.name: Process(work.command or (), work.args, supervised=False) for role in binding.roles}
     rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
+    control = Port("control", work.ports.control, "node 0's supervisor listens here for the others")
+    linked = (control,) if needs.rendezvous in LINKED else ()
+    ports = (rendezvous, *linked, _http(work.ports)) if work.supervised else (rendezvous,)
     if work.command is None:
-        control = Port("control", work.ports.control, "node 0's supervisor listens here for the others")
-        linked = (control,) if needs.rendezvous in LINKED else ()
-        process = Process(work.supervise, ports=(rendezvous, *linked, _http(work.ports)))
+        process = Process(work.supervise, ports=ports)
     else:
-        told = handed_on(binding, work.told)
-        process = Process(work.command, work.args, told, (rendezvous,), supervised=False)
+        process = _of_the_run(work, handed_on(binding, work.told), ports)
     return {role.name: process for role in binding.roles}
+
+
+def _of_the_run(work: Work, told: Mapping[str, str], ports: tuple[Port, ...]) -> Process:
+    """An opaque command, behind our supervisor where the run asks for it."""
+    before = (*work.supervise, "--") if work.supervised else ()
+    return Process(work.command or (), work.args, told, ports, supervised=work.supervised, behind=before)
 
 
 def _http(ports: Ports) -> Port:
@@ -101,7 +111,7 @@ def _under_mpi(needs: Needs, mpirun: mpi.Mpirun, roles: Sequence[Role], work: Wo
         launcher = Process((*work.supervise, "--", *started), ports=(http,))
         worker = Process((*work.supervise, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
     else:
-        launcher = Process(work.command, work.args, supervised=False)
+        launcher = _of_the_run(work, {}, (http,) if work.supervised else ())
         worker = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
         if mpirun.mpi.as_root:  # both ends of ssh are the image's own, and so is the port
             worker = Process(mpirun.mpi.ssh.sshd, supervised=False)

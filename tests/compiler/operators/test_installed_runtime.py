@@ -96,7 +96,7 @@ COMMAND: Data = {"workload": {"kind": "command", "command": ["x"]}, "batch": Non
 ON_IT = {"target": "train-job", "runtime": "torch-distributed"}
 
 
-def on_it(run: Data | None = None, manifest: Data | None = None, **others: Data) -> CompiledRun:
+def on_it(run: Data | None = None, manifest: Data | None = None, **others: Any) -> CompiledRun:
     return compiled({**ON_IT, **(run or {})}, profile(manifest or runtime(), **others))
 
 
@@ -135,6 +135,26 @@ def test_rules_see_the_pods_that_the_controller_makes(version: str) -> None:
     assert {one["name"]: one.get("value") for one in ours["env"]}.items() <= variables.items()
     assert (variables["PLATFORM"], variables["HOME"]) == ("yes", "/tmp")
     assert seen["metadata"]["labels"].items() <= real["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("work", [{"kind": "script", "command": ["x"]}, {"kind": "command", "command": ["x"]}])
+def test_its_pods_bring_the_supervisor_in_a_volume_of_an_image(work: Data) -> None:
+    """A TrainJob adds volumes and mounts to them, and no init container."""
+    run = {"workload": work, "batch": None, "learning_rate": None, "security": {"user": 1000}, "supervisor": "brought"}
+    offered: Data = {"image": IMAGE, "in_images": []}
+    with pytest.raises(CompileError, match="no container that copies it"):
+        on_it(run, kubernetes="1.35", supervisor=offered)
+    found = on_it(run, kubernetes="1.36", supervisor=offered)
+    pod = within(top(found)["spec"], "runtimePatches", 0, "trainingRuntimeSpec", *POD[1:], "spec")
+    assert {"name": "supervisor", "image": {"reference": IMAGE}} in pod["volumes"]
+    mount = {"name": "supervisor", "mountPath": "/trainwright-supervisor", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert top(found)["spec"]["trainer"]["command"][0] == "/trainwright-supervisor/lib/ld.so"
+    (job_set,) = [one for one in pods(top(found), Around(objects=[runtime()])).objects if one["kind"] == "JobSet"]
+    real = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert {"tools", "supervisor"} <= {one["name"] for one in real["volumes"]}
+    mounted = on_it(run, kubernetes="1.35", supervisor=offered | {"mounted": True})
+    assert mounted.plan.supervisor is not None
 
 
 def test_the_plan_says_whose_rules_hold() -> None:

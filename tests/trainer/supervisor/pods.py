@@ -174,6 +174,8 @@ class Run(Pods):
     """A run of several pods, from one specification."""
 
     environment: dict[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ()
+    """What each supervisor is told to start, after ``supervise --``."""
 
     def start(
         self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None, reuse: bool = False
@@ -182,7 +184,7 @@ class Run(Pods):
         number = len(self.pods)
         address = f"{self.address_base}{node + 1 if reuse or all(pod.node != node for pod in self.pods) else 100 + number}"
         variables = {"NODE_INDEX": str(node), **self.environment, **(environment or {})}
-        return self.launch(f"pod-{number}", node, address, variables, spec=spec)
+        return self.launch(f"pod-{number}", node, address, variables, self.program, spec)
 
     def start_all(self) -> list[PodProcess]:
         return [self.start(node) for node in range(self.spec.world.nodes)]

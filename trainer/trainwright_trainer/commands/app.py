@@ -39,7 +39,7 @@ def supervise(
     spec: SpecOption = None,
     program: Annotated[
         list[str] | None,
-        typer.Argument(show_default=False, help="After `--`: what a pod under mpirun starts, such as `mpirun …` or `sshd …`."),
+        typer.Argument(show_default=False, help="After `--`: what the pod starts, such as `mpirun …`, `sshd …`, or a command."),
     ] = None,
 ) -> None:
     """Supervise this pod's ranks until the run ends.

@@ -291,10 +291,16 @@ class ScriptCheckpoints(Contract):
 
 
 class Script(Contract):
-    """The user's own program, one process per rank, with torch's environment (RANK, WORLD_SIZE, MASTER_ADDR, ...)."""
+    """The user's own program.
 
-    kind: Literal["script"] = "script"
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    A ``script`` is one process per rank, with torch's environment (RANK, WORLD_SIZE, MASTER_ADDR, ...). A ``command`` is one
+    process per pod with the pod's environment, such as torchrun, which starts the ranks itself. Its words stand in the pod,
+    behind ``trainwright-trainer supervise --``, where Kubernetes replaces variables as in any command.
+    """
+
+    kind: Literal["script", "command"] = "script"
+    command: tuple[str, ...] = ()
+    """Of a script; that of a command is in the pod."""
     protocol: bool = False
     """Whether the program uses the exit codes of this contract; otherwise any failure is USER_FAILURE."""
     state_directory: str | None = None
@@ -303,6 +309,14 @@ class Script(Contract):
     """Set where the program saves by ``trainwright_trainer.run``; what it saves by other means is its own."""
     config: dict[str, JsonValue] | None = None
     """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
+
+    @model_validator(mode="after")
+    def _says_what_runs(self) -> Self:
+        if self.kind == "script" and not self.command:
+            raise ValueError("a script needs command")
+        if self.kind == "command" and (self.command or self.protocol or self.checkpoints or self.config is not None):
+            raise ValueError("the pod has the words of a command, and its ranks no line to us: work has only state_directory")
+        return self
 
 
 Work = Annotated[Training | Boosting | Script, Field(discriminator="kind")]

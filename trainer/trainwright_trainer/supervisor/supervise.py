@@ -40,7 +40,7 @@ from trainwright_trainer.supervisor import signals
 from trainwright_trainer.supervisor.launchers.elastic import ElasticRole
 from trainwright_trainer.supervisor.launchers.mpi import mpi_role
 from trainwright_trainer.supervisor.launchers.ray import ray_role
-from trainwright_trainer.supervisor.place import PodPlace, host_name, pod_place, tasks, tf_place
+from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, pod_place, tasks, tf_place
 from trainwright_trainer.supervisor.pod.launcher import (
     AGREE_BY_COLLECTIVE,
     LocalLauncher,
@@ -57,19 +57,28 @@ from trainwright_trainer.supervisor.wire.proof import read_secret
 
 def role_of(setting: Setting) -> Role:
     """The role of this pod. Raises :class:`PodError` where the pod and the specification disagree. Needs a running loop."""
-    rendezvous = setting.spec.world.rendezvous
+    rendezvous, command = setting.spec.world.rendezvous, setting.spec.work.kind == "command"
     read_secret(setting.spec.world.control_secret)  # whoever needs it reads it again; what is wrong with it is said at once
-    if isinstance(rendezvous, MPIRendezvous):
+    if isinstance(rendezvous, MPIRendezvous) and not command:
         return mpi_role(setting, rendezvous)
-    if setting.program:
+    if command and not setting.program:
+        message = "work.kind is command, and the pod names none; its container runs `trainwright-trainer supervise -- COMMAND`"
+        raise PodError(ExitCode.INVALID_SPEC, "NoCommand", message)
+    if setting.program and not command:
         message = (
             f"`supervise -- {setting.program[0]} …` names a command, and world.rendezvous.kind is {rendezvous.kind}: only "
             "mpi-hostfile has a launcher to start; remove the command from the pod, or let work.command name it"
         )
         raise PodError(ExitCode.INVALID_SPEC, "NoLauncher", message)
-    role = _ROLES[rendezvous.kind](setting)
-    check_program(setting.spec.work, setting.environ)
+    role = _by_itself(setting) if command and rendezvous.kind not in _NUMBERED else _ROLES[rendezvous.kind](setting)
+    check_program(setting)
     return role
+
+
+def _by_itself(setting: Setting) -> Role:
+    """A command whose launchers meet by other means than the pods' numbers: each supervisor decides for its own pod."""
+    place = PodPlace(None, bind_address(setting.environ), host_name(setting.environ))
+    return lone_attempt(setting, place, local_launcher(setting, place, {}))
 
 
 def _numbered(setting: Setting) -> Role:
@@ -106,6 +115,7 @@ def _by_tf_config(setting: Setting) -> Role:
     return lone_attempt(setting, place, local_launcher(setting, place, {**rendezvous_env, **AGREE_BY_COLLECTIVE}))
 
 
+_NUMBERED = ("static", "dmlc-tracker")
 _ROLES: Mapping[str, Callable[[Setting], Role]] = {
     "static": _numbered,
     "dmlc-tracker": _numbered,

@@ -39,7 +39,7 @@ def said_by(variables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, variable in _KEYS.items()
         if variable in keys
     }
-    return {"source": values["ORIGIN"].replace("$$", "$"), **stated, **({"credentials": secrets} if secrets else {})}
+    return {"source": str(values["ORIGIN"]).replace("$$", "$"), **stated, **({"credentials": secrets} if secrets else {})}
 
 
 _KEYS = {"access_key": "ACCESS_KEY_ID", "secret_key": "SECRET_ACCESS_KEY", "account_key": "SERVICE_ACCOUNT_CREDENTIALS"}

@@ -158,8 +158,9 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
         return {"command": Why(list(process.command), f"run:/roles/{role.name}/command", "as asked"), **args}
     if not process.command:
         return args
-    if process.supervised:
-        source, reason = "trainwright", "the supervisor: exit codes, probes, metrics and lost peers"
+    behind = [Why(literal(word), "trainwright", _SUPERVISOR) for word in process.behind]
+    if process.supervised and not behind:
+        source, reason = "trainwright", _SUPERVISOR
     elif own or (isinstance(workload, CommandWorkload) and process.command == workload.command):
         source, reason = f"run:/roles/{role.name}/command" if own else "run:/workload/command", "as asked"
     else:
@@ -169,10 +170,13 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
     if process.handed_on:
         before = ["env", *(f"{name}=$({other})" for name, other in process.handed_on.items())]
         words = [_word(process, word, source) for word in process.command]
-        return {"command": [*(Why(word, "trainwright", _TOLD) for word in before), *words], **args}
+        return {"command": [*behind, *(Why(word, "trainwright", _TOLD) for word in before), *words], **args}
+    if behind:
+        return {"command": [*behind, *(Why(word, source, reason) for word in process.command)], **args}
     return {"command": Why(list(process.command), source, reason), **args}
 
 
+_SUPERVISOR = "the supervisor: exit codes, probes, metrics and lost peers"
 _TOLD = "tells the command its pod's index: a reference in env to a variable of the operator would stay as it is"
 _KNOWN = "as asked, by the operator's name: the kubelet expands it before env runs"
 

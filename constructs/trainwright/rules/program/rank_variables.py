@@ -192,7 +192,8 @@ def _in_env(context: Context, resolution: Resolution, role: Role, container: Map
 def _in_words(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
     """In a command the kubelet knows every variable of the container; what a shell reads is the shell's."""
     line = line_in(context, resolution, role)
-    if line is None or resolution.processes[role.name].supervised or resolution.binding.replaces_command:
+    process = resolution.processes[role.name]
+    if line is None or (process.supervised and not process.behind) or resolution.binding.replaces_command:
         return  # ours, a script that the supervisor starts as it is written, or the operator's
     has = {entry["name"] for entry in container.get("env") or ()} | resolution.binding.injects.keys() | _handed_on(resolution)
     where = context.locate.run(line.pointer)
@@ -228,7 +229,8 @@ def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[Ru
     told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else MEETING
     for role, container in _main_containers(resolution, pods):
         line = line_in(context, resolution, role)
-        if line is None or resolution.processes[role.name].supervised or container.get("envFrom"):
+        process = resolution.processes[role.name]
+        if line is None or (process.supervised and not process.behind) or container.get("envFrom"):
             continue
         where, has = context.locate.run(line.pointer), {entry["name"] for entry in container.get("env") or ()}
         has |= resolution.binding.injects.keys() | _handed_on(resolution)

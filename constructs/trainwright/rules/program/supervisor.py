@@ -19,12 +19,20 @@ def is_somewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """An image without one ends at once, with `executable file not found`."""
     run, cluster, needs = context.run, context.cluster, resolution.needs
     where = context.locate.run("/supervisor")
-    if run.supervisor == "brought" and not needs.talk:
+    if run.supervisor in ("brought", "image") and not needs.talk:
         yield found("TW268", where, f"nothing supervises {run.topology.title}: its pods are independent", "remove supervisor")
+    elif run.workload.kind == "command" and run.supervised and resolution.binding.replaces_command:
+        said = "Ray's job server starts the command inside the head's pod: no pod ends with its exit code, or hears its SIGTERM"
+        yield found("TW268", where, said, "remove supervisor; Ray retries the command, and says how it ended")
+        return
     if resolution.plan.supervisor or not may_bring(run, cluster, needs):
         return
-    if why := kept_out(run, needs, resolution.binding):
+    if why := kept_out(run, cluster, needs, resolution.binding):
         fix = "put trainwright-trainer into the image (docs/images.md), and write supervisor: image"
+        if needs.elastic:
+            fix += "; or start it by torchrun, as workload command with supervisor: brought"
+        if resolution.binding.runtime:
+            fix += "; or supervisor.mounted: true in the profile, if its nodes do execute it"
     else:
         why = f"profile {cluster.cluster} names no image to bring the supervisor from"
         fix = f"{_NAME_IT}; or write supervisor: image, if the image of the run has trainwright-trainer in it"

@@ -84,11 +84,8 @@ def without_effect(context: Context) -> Iterator[Finding]:
     unread = {"trainer": ("save",), "script": ("every", "every_steps", "save", "failed_saves")}
     saving = unread.get(run.saved_by, ("every", *CheckpointSettings.model_fields))
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
-    if isinstance(work, CommandWorkload):
-        fields += [
-            key for key in ("trainer_version", "peer_wait", "peer_lost", "recovery", "recovery_wait")
-            if key in run.model_fields_set and getattr(run, key) is not None
-        ]
+    if not run.supervised:
+        fields += [key for key in _SUPERVISORS if key in run.model_fields_set and getattr(run, key) is not None]
     for key in fields:
         yield found(
             "TW207",
@@ -98,8 +95,14 @@ def without_effect(context: Context) -> Iterator[Finding]:
         )
 
 
+_SUPERVISORS = ("trainer_version", "peer_wait", "peer_lost", "recovery", "recovery_wait")
+"""What only our supervisor reads."""
+
+
 def _where_read(run: Run, key: str) -> str:
     """What would make a field of the run matter."""
+    if not run.supervised and key in _SUPERVISORS:
+        return "have the command supervised, by `supervisor: brought`"
     if isinstance(run.workload, ScriptWorkload) and key in ("batch", "learning_rate"):
         return "say in `workload.training` what it trains, so that the plan reads it"
     return "use workload trainer"
@@ -124,7 +127,7 @@ def memory_of_gpus(context: Context) -> Iterator[Finding]:
 def trainer_version(context: Context) -> Iterator[Finding]:
     """The image's trainer has to read the specification that this compiler writes."""
     run = context.run
-    if not isinstance(run.workload, CommandWorkload) and run.trainer_version not in KNOWN_VERSIONS:
+    if run.supervised and run.trainer_version not in KNOWN_VERSIONS:
         message = f"trainwright-trainer {run.trainer_version} is not known to this compiler"
         fix = f"use an image with trainwright-trainer {' or '.join(KNOWN_VERSIONS)}, and write its version here"
         yield found("TW202", context.locate.run("/trainer_version"), message, fix)

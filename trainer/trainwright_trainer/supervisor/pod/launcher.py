@@ -16,8 +16,9 @@ from typing import Protocol
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.contract.layout import HAND_FOLDER, SPEC_ENV
-from trainwright_trainer.contract.spec import RunSpec, Script, Work, World
+from trainwright_trainer.contract.layout import BIND_ENV, HAND_FOLDER, SPEC_ENV
+from trainwright_trainer.contract.spec import RunSpec, Script, World
+from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
@@ -38,7 +39,7 @@ class Setting:
     environ: Mapping[str, str]
     specification: Specification
     program: tuple[str, ...]
-    """The command after ``supervise --``; empty except under mpirun."""
+    """The command after ``supervise --``: under mpirun, and of work ``command``."""
     trainer_command: tuple[str, ...] | None
     """What to start as each rank of a run that is no script. Default: the program of its engine."""
     measurements: Measurements
@@ -51,28 +52,31 @@ class Setting:
     def rank_command(self) -> tuple[str, ...]:
         """What each rank runs."""
         work = self.spec.work
-        return rank_program(work) if isinstance(work, Script) else self.trainer_command or rank_program(work)
+        if isinstance(work, Script):
+            return self.program if work.kind == "command" else work.command
+        return self.trainer_command or rank_program(work)
 
 
 OF_TORCH = (sys.executable, "-m", "trainwright_trainer.rank")
 
 
-def rank_program(work: Work) -> tuple[str, ...]:
+def rank_program(work: Training | Boosting) -> tuple[str, ...]:
     """What each rank of this work runs."""
-    if isinstance(work, Script):
-        return work.command
     if isinstance(work, Boosting):
         return (sys.executable, "-m", "trainwright_trainer.boosting")
     return (sys.executable, "-m", "trainwright_trainer.tensorflow") if work.engine == "tensorflow" else OF_TORCH
 
 
-def check_program(work: Work, environ: Mapping[str, str]) -> None:
-    """Look for a script's program before the pod waits for its peers.
+def check_program(setting: Setting) -> None:
+    """Look for the user's program before the pod waits for its peers.
 
     Raises :class:`PodError` with USER_FAILURE: worth another try, for the program may lie on a volume.
     """
-    if isinstance(work, Script) and shutil.which(work.command[0], path=environ.get("PATH")) is None:
-        message = f"work.command starts {work.command[0]!r}, and no such program is in this image; check its name, PATH and mode"
+    if not isinstance(setting.spec.work, Script):
+        return
+    program = setting.rank_command[0]
+    if shutil.which(program, path=setting.environ.get("PATH")) is None:
+        message = f"work.command starts {program!r}, and no such program is in this image; check its name, PATH and mode"
         raise PodError(ExitCode.USER_FAILURE, "NoSuchProgram", message)
 
 
@@ -138,6 +142,11 @@ def numbers(processes: int, nodes: int, node: int, local_rank: int) -> dict[str,
 def static_rendezvous(world: World) -> dict[str, str]:
     """Where the ranks find rank 0, in a world where that is known beforehand."""
     return {"MASTER_ADDR": world.meeting.host, "MASTER_PORT": str(world.meeting.port)}
+
+
+def of_the_pod(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command: the pod's, without what is for us. The ranks that it starts have no line to us."""
+    return {name: value for name, value in environ.items() if name not in (SPEC_ENV, BIND_ENV)}
 
 
 class Owner(Protocol):
@@ -279,6 +288,8 @@ def local_launcher(
         nodes: In an elastic run, how many there are this time.
     """
     world, node = setting.spec.world, place.node or 0
+    if setting.spec.work.kind == "command":
+        return LocalLauncher([node], setting.rank_command, lambda *_: of_the_pod(setting.environ), LastWords)
     first = node * world.processes_per_node
     inherited = setting.environ
     is_script = isinstance(setting.spec.work, Script)

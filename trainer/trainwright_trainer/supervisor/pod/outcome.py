@@ -53,9 +53,15 @@ def outcome_after_sigterm(rank: int, script: Script, status: int, at: float) -> 
     catches SIGTERM and exits with 0 half-way would otherwise count as finished, and a Job never starts a finished index again.
     """
     if script.protocol and status in _CODES and status != ExitCode.DONE:
-        return RankOutcome(rank, ExitCode(status), at, Cause(rank=rank, kind="ExitStatus", message=f"rank {rank} {_how(status)}"))
-    cause = Cause(rank=rank, kind="Preempted", message=f"rank {rank} {_how(status)} after SIGTERM")
-    return RankOutcome(rank, ExitCode.PREEMPTED_NOT_SAVED, at, cause)
+        return RankOutcome(rank, ExitCode(status), at, _cause(rank, script, "ExitStatus", _how(status)))
+    return RankOutcome(rank, ExitCode.PREEMPTED_NOT_SAVED, at, _cause(rank, script, "Preempted", f"{_how(status)} after SIGTERM"))
+
+
+def _cause(rank: int, work: Work, kind: str, what: str) -> Cause:
+    """A command is one for all ranks of its pod, and which of them failed is its secret."""
+    if work.kind == "command":
+        return Cause(kind=kind, message=f"the command {what}")
+    return Cause(rank=rank, kind=kind, message=f"rank {rank} {what}")
 
 
 def _said(rank: int, result: Result, at: float) -> RankOutcome:
@@ -75,12 +81,11 @@ def _by_status(rank: int, work: Work, status: int) -> tuple[ExitCode, Cause | No
     if status == 0 and is_script:
         return ExitCode.DONE, None
     if status == 0:
-        message = f"rank {rank} exited with 0 and never said that it was done"
-        return ExitCode.INTERNAL, Cause(rank=rank, kind="NoResult", message=message)
+        return ExitCode.INTERNAL, _cause(rank, work, "NoResult", "exited with 0 and never said that it was done")
     if status == -signal.SIGKILL:
-        message = f"rank {rank} was killed by SIGKILL, perhaps because the pod ran out of memory"
-        return (ExitCode.USER_FAILURE if is_script else ExitCode.INTERNAL), Cause(rank=rank, kind="Killed", message=message)
-    cause = Cause(rank=rank, kind="Killed" if status < 0 else "ExitStatus", message=f"rank {rank} {_how(status)}")
+        cause = _cause(rank, work, "Killed", "was killed by SIGKILL, perhaps because the pod ran out of memory")
+        return (ExitCode.USER_FAILURE if is_script else ExitCode.INTERNAL), cause
+    cause = _cause(rank, work, "Killed" if status < 0 else "ExitStatus", _how(status))
     speaks_our_codes = not isinstance(work, Script) or work.protocol
     if speaks_our_codes and status in _CODES:
         return ExitCode(status), cause
