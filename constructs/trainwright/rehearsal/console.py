@@ -18,8 +18,9 @@ from trainwright.operators.ending import ContainerEnd, Decision, IndexFailed, Po
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
+from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse
 from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.verdict import termination_message
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 from trainwright_trainer.contract.exit_codes import Disposition
 
@@ -91,7 +92,8 @@ class ConsoleObserver(Observer):
         self._opening = opening
         objects = opening.setting.objects
         pods = f"{len(objects.slots)} pods" if len(objects.slots) > 1 else "1 pod"
-        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}: {pods} on this machine")
+        note = escape(opening.setting.network.note)
+        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}: {pods} on this machine, {note}")
         self._say("\n[bold]Differences from the cluster[/]")
         width = max(len(difference.subject) for difference in opening.differences)
         for difference in opening.differences:

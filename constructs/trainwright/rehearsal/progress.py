@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -109,17 +110,18 @@ class Progress:
         return None
 
 
-async def follow(progress: Progress, addresses: Callable[[], Iterable[tuple[str, int]]]) -> None:
+async def follow(progress: Progress, served: Callable[[], Iterable[Callable[[], socket.socket]]]) -> None:
     """Scrape the pods that run until this is cancelled, as Prometheus does, only more often."""
     while True:
-        for values in await asyncio.gather(*(asyncio.to_thread(_scrape, *address) for address in addresses())):
+        for values in await asyncio.gather(*(asyncio.to_thread(_scrape, connect) for connect in served())):
             progress.scraped(values)
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _scrape(address: str, port: int) -> dict[str, float]:
-    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
+def _scrape(connect: Callable[[], socket.socket]) -> dict[str, float]:
+    connection = http.client.HTTPConnection("pod")
     try:
+        connection.sock = connect()
         connection.request("GET", "/metrics")
         return dict(_samples(connection.getresponse().read()))
     except (OSError, http.client.HTTPException):
