@@ -16,14 +16,13 @@ from trainwright.operators.ending import ContainerEnd
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, not_found
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
-from trainwright.rehearsal.place import Place, make_place, stated_user
+from trainwright.rehearsal.place import TEMPORARY, Place, make_place, stated_user
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
-TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name a network interface of the cluster's machines."""
 RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")

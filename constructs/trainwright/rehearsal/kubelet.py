@@ -207,6 +207,7 @@ class PodRun:
             return await run.wait()
         finally:
             probes.cancel()
+            await asyncio.gather(probes, return_exceptions=True)
 
     def _note_ready(self, container: str | None) -> None:
         """A container without a readiness probe is ready as soon as it runs."""
@@ -348,6 +349,7 @@ async def _execute(target: Exec, local: LocalProcess, timeout: int) -> str | Non
     finally:
         if process.stdin is not None:
             process.stdin.close()
+        await process.wait()
     return f"{told} exited with {code}" if code else None
 
 

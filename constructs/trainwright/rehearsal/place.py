@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from trainwright.rehearsal.volumes import SHARED_MEMORY
 DEFAULT_MEMORY = 64 << 20
 """Of /dev/shm where a pod states none (containerd, defaultShmSize)."""
 HOSTS, PASSWD = "/etc/hosts", "/etc/passwd"
+TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +56,20 @@ def make_place(
         return None
     user, home = stated_user(pod, container), setting.workspace.pod(pod.name)
     files = {HOSTS: home / HOSTS[1:], SHARED_MEMORY: _memory(container, pod, setting)}
-    if user and not _is_known(user[0]):
+    if user:
         files[PASSWD] = _with_user(home / PASSWD[1:], user, home)
     volumes, mounts = pod.spec.volumes_by_name, [one for one in container.volume_mounts if one.mount_path in folders]
     guarded = {folders[one.mount_path] for one in mounts if one.read_only or volumes[one.name].is_read_only}
     sealed = bool(container.security_context.get("readOnlyRootFilesystem"))
     writable = {*own, *(folders[one.mount_path] for one in mounts)} - guarded if sealed else set[Path]()
+    if sealed and TEMPORARY in folders:
+        writable.add(Path(TEMPORARY))  # this machine's too: programs that no variable reaches write there
     for path in writable:
         if not path.exists():
             path.mkdir(parents=True)
     return Place(
         namespaces, pod.host_name, {path: str(file) for path, file in files.items()},
-        tuple(str(one) for one in guarded if one.is_dir()), tuple(map(str, writable)),
+        tuple(str(one) for one in guarded if one.is_dir()), tuple(map(str, sorted(writable))),
         sealed, str(directory), user,
     )  # fmt: skip
 
@@ -121,15 +122,9 @@ def _memory(container: Container, pod: Pod, setting: Setting) -> Path:
     return folder
 
 
-def _is_known(user: int) -> bool:
-    with suppress(KeyError):
-        pwd.getpwuid(user)
-        return True
-    return False
-
-
 def _with_user(path: Path, user: tuple[int, int], home: Path) -> Path:
-    """This machine's users, and one of that number, as images have it that name a user."""
-    lines = Path(PASSWD).read_text(encoding="utf-8")
-    path.write_text(f"{lines.rstrip()}\nuser{user[0]}:x:{user[0]}:{user[1]}::{home}:/bin/sh\n", encoding="utf-8")
+    """This machine's users, and one of that number: sshd lets nobody in whom it does not know, or whose account is locked."""
+    others = [line for line in Path(PASSWD).read_text(encoding="utf-8").splitlines() if line.split(":")[2:3] != [str(user[0])]]
+    own = f"user{user[0]}:x:{user[0]}:{user[1]}::{home}:/bin/sh"
+    path.write_text("".join(f"{line}\n" for line in (*others, own)), encoding="utf-8")
     return path
