@@ -44,7 +44,8 @@ class Holder:
         for name in ("lo", BRIDGE):
             link(name, up=True)
         self.give_address(BRIDGE, self.gateway)
-        setting("ip_forward", "1")  # a packet to the world outside is answered: there is no route
+        setting("ip_forward", "1")  # a packet to the world outside is answered at once: there is no route
+        setting("icmp_ratemask", "0")
 
     def namespaces(self) -> list[int]:
         """The user and the mount namespace."""

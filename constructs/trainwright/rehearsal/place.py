@@ -16,7 +16,9 @@ from trainwright.rehearsal.volumes import SHARED_MEMORY
 
 DEFAULT_MEMORY = 64 << 20
 """Of /dev/shm where a pod states none (containerd, defaultShmSize)."""
-HOSTS, PASSWD = "/etc/hosts", "/etc/passwd"
+HOSTS, PASSWD, RESOLVER = "/etc/hosts", "/etc/passwd", "/etc/resolv.conf"
+NO_RESOLVER = "nameserver 127.0.0.1\n"
+"""Nobody listens there, so that a name that no file has is refused at once."""
 TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
 
 
@@ -56,6 +58,8 @@ def make_place(
         return None
     user, home = stated_user(pod, container), setting.workspace.pod(pod.name)
     files = {HOSTS: home / HOSTS[1:], SHARED_MEMORY: _memory(container, pod, setting)}
+    if Path(RESOLVER).exists():
+        files[RESOLVER] = home / RESOLVER[1:]
     if user:
         files[PASSWD] = _with_user(home / PASSWD[1:], user, home)
     volumes, mounts = pod.spec.volumes_by_name, [one for one in container.volume_mounts if one.mount_path in folders]
@@ -82,6 +86,7 @@ def write_hosts(pod: Pod, setting: Setting) -> None:
     path = setting.workspace.pod(pod.name) / HOSTS[1:]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in [*lines, *map(dns.record, known)]), encoding="utf-8")
+    (setting.workspace.pod(pod.name) / RESOLVER[1:]).write_text(NO_RESOLVER)
 
 
 def publish(pod: Pod, setting: Setting) -> None:

@@ -72,7 +72,7 @@ class Verdict:
             if incident.damaged:
                 yield "  damaged", f"{incident.damaged}, right before"
             if incident.fault.kind == "partition":
-                yield "  ended", "; ".join(_ended(incident)) or "no pod: all stayed, and went on in place"
+                yield "  ended", "; ".join(_ended(incident)) or "no pod: all stayed"
             yield "  replaced", "; ".join(_replaced(incident)) or "nothing"
             yield "  next step", self._next(incident)
             yield "  committed", _step(self.progress.committed(incident.at)) + " at that time"
@@ -121,8 +121,8 @@ class Verdict:
 
 
 def _ended(incident: Incident) -> Iterator[str]:
-    """Which pods left, and why by their own words."""
-    for end, _, _ in incident.decisions:
+    """Which pods failed, and why by their own words."""
+    for end in (end for end, _, _ in incident.decisions if not end.succeeded):
         container = end.failed_container
         message = termination_message(container) if container else None
         yield f"{end.role} {end.index} with {container.exit_code if container else 0}{f' ({message.reason})' if message else ''}"
