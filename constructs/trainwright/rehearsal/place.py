@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from trainwright.objects.formats import amount
 from trainwright.rehearsal.kinds import Container
@@ -62,10 +62,9 @@ def make_place(
         files[RESOLVER] = home / RESOLVER[1:]
     if user:
         files[PASSWD] = _with_user(home / PASSWD[1:], user, home)
-    volumes, mounts = pod.spec.volumes_by_name, [one for one in container.volume_mounts if one.mount_path in folders]
-    guarded = {folders[one.mount_path] for one in mounts if one.read_only or volumes[one.name].is_read_only}
+    free, guarded = _mounted(container, pod, folders)
     sealed = bool(container.security_context.get("readOnlyRootFilesystem"))
-    writable = {*own, *(folders[one.mount_path] for one in mounts)} - guarded if sealed else set[Path]()
+    writable = {*own, *free} if sealed else set[Path]()
     if sealed and TEMPORARY in folders:
         writable.add(Path(TEMPORARY))  # this machine's too: programs that no variable reaches write there
     for path in writable:
@@ -73,9 +72,18 @@ def make_place(
             path.mkdir(parents=True)
     return Place(
         namespaces, pod.host_name, {path: str(file) for path, file in files.items()},
-        tuple(str(one) for one in guarded if one.is_dir()), tuple(map(str, sorted(writable))),
-        sealed, str(directory), user,
+        tuple(map(str, sorted(guarded))), tuple(map(str, sorted(writable))), sealed, str(directory), user,
     )  # fmt: skip
+
+
+def _mounted(container: Container, pod: Pod, folders: Mapping[str, Path]) -> tuple[set[Path], set[Path]]:
+    """What it may write to, and what not. A folder that it has in both ways, or a part of it, is free: here it is one."""
+    volumes, free, guarded = pod.spec.volumes_by_name, set[Path](), set[Path]()
+    for mount in container.volume_mounts:
+        if (path := str(PurePosixPath(mount.mount_path))) in folders:
+            (guarded if mount.read_only or volumes[mount.name].is_read_only else free).add(folders[path])
+    shared = {one for one in guarded for other in free if one.is_relative_to(other) or other.is_relative_to(one)}
+    return free, {one for one in guarded - shared if one.is_dir()}
 
 
 def write_hosts(pod: Pod, setting: Setting) -> None:
@@ -115,7 +123,7 @@ def stated_user(pod: Pod, container: Container) -> tuple[int, int] | None:
 
 def _memory(container: Container, pod: Pod, setting: Setting) -> Path:
     """What is mounted at /dev/shm, else that of the pod's sandbox, which all its containers share."""
-    mounted = [one.name for one in container.volume_mounts if one.mount_path == SHARED_MEMORY]
+    mounted = [one.name for one in container.volume_mounts if PurePosixPath(one.mount_path) == PurePosixPath(SHARED_MEMORY)]
     volume = pod.spec.volumes_by_name[mounted[0]] if mounted else None
     if volume is None and pod.spec.host_ipc:
         return Path(SHARED_MEMORY)
