@@ -38,15 +38,15 @@ memory = os.statvfs("/dev/shm")
 print(json.dumps({
     "user": [os.getuid(), os.getgid()], "host": socket.gethostname(), "addresses": socket.gethostbyname_ex(sys.argv[1])[2],
     "memory": memory.f_blocks * memory.f_frsize, "interfaces": [name for _, name in socket.if_nameindex()],
-    "outside": write(sys.argv[2]), "claim": write("/data/x"), "files": write("/code/x"), "tmp": write("/tmp/x"),
+    "home": write(os.environ["HOME"] + "/x"), "claim": write("/data/x"), "files": write("/code/x"), "tmp": write("/tmp/x"),
     "shm": write("/dev/shm/x"), "master": os.environ["MASTER_ADDR"], "interface": os.environ["NCCL_SOCKET_IFNAME"],
 }))
 """
 NAME = f"{JOB}-0.{JOB}.training.svc.cluster.local"
 
 
-def looking(outside: Path, **security: Any) -> list[Manifest]:
-    found = manifests(LOOK, args=[NAME, str(outside)], securityContext=security)
+def looking(**security: Any) -> list[Manifest]:
+    found = manifests(LOOK, args=[NAME], securityContext=security)
     container_of(found)["env"] += [{"name": "MASTER_ADDR", "value": NAME}, {"name": "NCCL_SOCKET_IFNAME", "value": "bond0"}]
     return found
 
@@ -58,24 +58,24 @@ def look(found: list[Manifest], folder: Path) -> Any:
 
 
 def test_a_pod_has_what_its_manifest_states(tmp_path: Path) -> None:
-    found = looking(tmp_path / "outside", readOnlyRootFilesystem=True, runAsUser=4711, runAsGroup=12)
+    found = looking(readOnlyRootFilesystem=True, runAsUser=4711, runAsGroup=12)
     of_kind(found, "Job")["spec"]["template"]["spec"]["volumes"].append(
         {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
     )
     container_of(found)["volumeMounts"].append({"name": "memory", "mountPath": "/dev/shm"})
     assert look(found, tmp_path / "w") == {
         "user": [4711, 12], "host": f"{JOB}-0", "addresses": ["10.244.0.1"], "memory": 16 << 20, "interfaces": ["lo", "eth0"],
-        "outside": "Read-only file system", "claim": None, "files": "Read-only file system", "tmp": "Read-only file system",
+        "home": "Read-only file system", "claim": None, "files": "Read-only file system", "tmp": "Read-only file system",
         "shm": None, "master": NAME, "interface": "eth0",
     }  # fmt: skip
 
 
 def test_a_pod_has_what_a_runtime_gives_where_nothing_is_stated(tmp_path: Path) -> None:
-    found = looking(tmp_path / "outside")
+    found = looking()
     container_of(found)["volumeMounts"][1]["readOnly"] = True
     said = look(found, tmp_path / "w")
     assert said["memory"] == 64 << 20
-    assert (said["claim"], said["tmp"], said["outside"]) == ("Read-only file system", None, None)
+    assert (said["claim"], said["tmp"], said["home"]) == ("Read-only file system", None, None)
 
 
 @pytest.mark.parametrize("network", ["own", "loopback"])
