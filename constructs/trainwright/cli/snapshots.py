@@ -49,16 +49,26 @@ class Seen(NamedTuple):
 
 def look(folder: Path | None, names: Sequence[str], file: Path | None, context: str | None) -> Seen:
     """The snapshot, and the runs that a command is asked about."""
+    try:
+        return look_again(folder, names, file, context)
+    except (SnapshotError, KubectlError) as error:
+        stop(str(error), Exit.USAGE if isinstance(error, SnapshotError) else Exit.ENVIRONMENT)
+
+
+def look_again(folder: Path | None, names: Sequence[str], file: Path | None, context: str | None) -> Seen:
+    """The same, for those who go on where the cluster does not answer.
+
+    Raises:
+        SnapshotError: The file is no snapshot.
+        KubectlError: The cluster could not be read.
+    """
     project = open_project(folder)
     every = expected(last_records(project).runs)
     for name in names:
         if name not in {run.run for run in every}:
             stop(no_such("active run", name, [run.run for run in every]))
     chosen = [run for run in every if not names or run.run in names]
-    try:
-        snapshot = read_snapshot(file) if file else take(Kubectl(context), namespaces(chosen))
-    except (SnapshotError, KubectlError) as error:
-        stop(str(error), Exit.USAGE if isinstance(error, SnapshotError) else Exit.ENVIRONMENT)
+    snapshot = read_snapshot(file) if file else take(Kubectl(context), namespaces(chosen))
     return Seen(project, snapshot, chosen if names else of_cluster(snapshot, chosen), every)
 
 

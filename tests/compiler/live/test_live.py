@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.compiler.live.conftest import Lab
 from tests.compiler.live.kubelet import Log
 from tests.compiler.projects import TRAINWRIGHT
 
+from trainwright_trainer.commands.local.ports import free_port
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 
 Data = dict[str, Any]
@@ -96,6 +99,31 @@ def test_watch_says_each_change(lab: Lab) -> None:
     process.send_signal(signal.SIGINT)
     left, _ = process.communicate(timeout=60)
     assert (process.returncode, left) == (128 + signal.SIGINT, "")
+
+
+def test_watch_goes_on_where_the_api_server_does_not_answer(lab: Lab) -> None:
+    job = applied(lab)
+    process = lab.start(*WATCH)
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    read_until("digits-ddp", lines)
+    config = Path(lab.environment["KUBECONFIG"])
+    answers = config.read_text()
+    replace(config, re.sub(r"(127\.0\.0\.1):\d+", rf"\1:{free_port()}", answers))
+    read_until("cluster-info", lines)
+    replace(config, answers)
+    done(lab, job)
+    read_until("  done", lines)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def replace(file: Path, text: str) -> None:
+    """All at once: somebody may read it now."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
 
 
 def test_watch_draws_one_table_anew(lab: Lab) -> None:

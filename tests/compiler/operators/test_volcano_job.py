@@ -14,6 +14,8 @@ from tests.pages import ROOT
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
+from trainwright.operators import operator
+from trainwright.operators.operator import Around
 from trainwright.operators.volcano.emit import VolcanoJob
 from trainwright.reading.document import read_yaml
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, IN_PLACE, Disposition
@@ -238,3 +240,17 @@ def test_workers_that_mirror_each_other_all_end(chief: bool) -> None:
     assert job["minSuccess"] == 3
     assert [task["name"] for task in job["tasks"]] == (["worker", "chief"] if chief else ["worker"])
     assert job["plugins"]["tensorflow"] == []
+
+
+def test_the_pytorch_plugin_counts_masters_and_workers_alone() -> None:
+    """pkg/controllers/job/plugins/distributed-framework/pytorch/pytorch.go, getTotalReplicas."""
+    task: Data = {"replicas": 1, "template": {"spec": {"containers": [{"name": "one", "image": "example.com/one"}]}}}
+    tasks = [{**task, "name": "master"}, {**task, "name": "worker", "replicas": 3}, {**task, "name": "logger", "replicas": 2}]
+    job: Data = {
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "run"},
+        "spec": {"plugins": {"pytorch": []}, "tasks": tasks},
+    }
+    containers = [pod.spec["containers"][0] for pod in operator.pods(job, Around()).pods]
+    told = [{one["name"]: one.get("value") for one in container["env"]} for container in containers]
+    assert [one["WORLD_SIZE"] for one in told] == ["4"] * 6
+    assert [one.get("RANK") for one in told] == ["0", "1", "2", "3", None, None]

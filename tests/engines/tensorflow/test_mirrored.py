@@ -169,6 +169,20 @@ def test_two_replicas_on_each_worker_learn_what_one_does(ranks: Workers, spec: S
     assert 0 < checked["share_of_median"] < 2  # of two nodes the faster one is above their mean
 
 
+def test_held_out_images_that_cannot_be_read_cost_no_training(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
+    write_images(tmp_path / "images", classes=4)
+    (tmp_path / "images/val/n00000002/3.jpeg").write_bytes(b"cut off")
+    work: dict[str, Any] = {
+        "model": {**VIT, "num_channels": 3, "num_labels": 4}, "duration": {"steps": 2}, "evaluation": {"every_steps": 1},
+        "skip_unreadable": 0,
+        "data": {"source": "image-folder", "path": str(tmp_path / "images"), "image_size": 8, "classes": 4},
+    }
+    [alone] = ranks.finish(spec(tmp_path / "c", world=1, **work))
+    assert [event["items"] for event in alone.events("evaluated")] == [23, 23]
+    [left_out] = alone.events("held_out_sample_left_out")
+    assert "3.jpeg is not a readable image" in left_out["reason"]
+
+
 def test_a_resnet_learns_by_sgd(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
     work = {
         "model": RESNET, "optimizer": {"kind": "sgd", "nesterov": True, "weight_decay": 1e-4}, "precision": "bf16",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.observe.log import get_log
 
 Array = npt.NDArray[np.generic]
+Item = TypeVar("Item")
 
 IGNORED = -100
 """Target that counts neither in the loss nor as an item: torch's own default for ``ignore_index``."""
@@ -58,10 +59,10 @@ class Unreadable:
         with self._lock:
             if path in self._paths:
                 return
+            if self.count >= self._limit:
+                beyond = f"; it is one more than skip_unreadable allows, {self._limit}" if self._limit else ""
+                raise DataError(f"{path} is not a readable image: {reason}{beyond}")
             self._paths.add(path)
-        if self.count > self._limit:
-            beyond = f"; it is one more than skip_unreadable allows, {self._limit}" if self._limit else ""
-            raise DataError(f"{path} is not a readable image: {reason}{beyond}")
         get_log().warning("image_left_out", path=str(path), reason=reason, left_out=self.count, allowed=self._limit)
 
 
@@ -87,6 +88,13 @@ class HeldOut:
                     raise
             ids = np.where(self.without_bad(samples).ids < 0, self._good, samples.ids)
             return self._split.read(Samples(ids, samples.positions))
+
+    def collated(self, collate: Callable[[Split, Samples], Item], samples: Samples) -> Item:
+        """The batch that ``collate`` makes of them, with padding for those that cannot be read."""
+        try:
+            return collate(self._split, samples)
+        except DataError:
+            return collate(self, self.without_bad(samples))
 
     def without_bad(self, samples: Samples) -> Samples:
         """With ``PADDING`` for each that cannot be read."""
@@ -130,8 +138,6 @@ class Dataset:
     unreadable: Unreadable | None = None
     """Of a source that goes on without files that it cannot decode."""
 
-
-Item = TypeVar("Item")
 
 CLOSE_SECONDS = 5.0
 """A read that hangs in a volume cannot be interrupted; after so long the thread is left to the end of the process."""

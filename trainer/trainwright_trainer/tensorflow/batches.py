@@ -9,7 +9,7 @@ import numpy as np
 
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.data.batch import StepShares
-from trainwright_trainer.data.dataset import Split
+from trainwright_trainer.data.dataset import HeldOut, Split
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples, evaluation_slices
 from trainwright_trainer.rank.place import Place
 
@@ -47,11 +47,11 @@ class Batches:
         slices = [shares.slices(batch, number) for number in self._numbers]
         return [[_read(split, part) for part in micro] for micro in zip(*slices, strict=True)]
 
-    def evaluation(self, split: Split, most: int | None) -> Iterator[list[Batch]]:
+    def evaluation(self, split: HeldOut, most: int | None) -> Iterator[list[Batch]]:
         """For each batch of an evaluation, that of each replica; equally many on every worker."""
         slices = [evaluation_slices(len(split), number, self._world, self.micro)[:most] for number in self._numbers]
         for batch in zip(*slices, strict=True):
-            yield [_read(split, share) for share in batch]
+            yield [split.collated(_read, share) for share in batch]
 
     @property
     def _world(self) -> int:

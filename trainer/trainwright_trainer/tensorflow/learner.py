@@ -17,7 +17,7 @@ from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import share_step
-from trainwright_trainer.data.dataset import Dataset, Prefetch
+from trainwright_trainer.data.dataset import Dataset, HeldOut, Prefetch
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank.link import Link
@@ -52,6 +52,7 @@ class TensorFlowLearner:
         strategy: Strategy, dataset: Dataset,
     ) -> None:
         self._training, self._link, self._group, self._dataset = training, link, group, dataset
+        self._held_out = HeldOut(dataset.held_out)
         self._order = DataOrder(training.seed, len(dataset.train), dataset.fingerprint)
         self._shares = share_step(training.batch, world.replicas)
         self._target = target_samples(training.duration, len(dataset.train), self._shares.samples)
@@ -136,11 +137,12 @@ class TensorFlowLearner:
 
     def evaluate(self, before_batch: Callable[[], None]) -> None:
         self._functions.broadcast_statistics()
-        sums = np.zeros(3)
-        for replicas in self._batches.evaluation(self._dataset.held_out, self._training.evaluation.max_batches):
+        sums, known = np.zeros(3), len(self._held_out.left_out)
+        for replicas in self._batches.evaluation(self._held_out, self._training.evaluation.max_batches):
             before_batch()
             sums += self._functions.score(replicas)
         loss, correct, items = self._group.reduce_sums(sums.tolist())
+        self._report.left_out(self._at, dict(list(self._held_out.left_out.items())[known:]))
         self._report.scored(self._at, loss, correct, int(items))
 
     def publish(self) -> None:

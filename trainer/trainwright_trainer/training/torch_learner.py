@@ -10,7 +10,7 @@ import torch
 
 from trainwright_trainer.checkpoint import Snapshot, tensor_file
 from trainwright_trainer.contract import training as contract
-from trainwright_trainer.contract.failures import DataError, DivergedError, InvalidRunError
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import StepShares, share_step
 from trainwright_trainer.data.dataset import Dataset, HeldOut, Prefetch
@@ -154,7 +154,7 @@ class TorchLearner:
         slices = evaluation_slices(len(split), self._reader, self._readers, self._training.batch.micro)
         slices = slices[:self._training.evaluation.max_batches]
         sums, items = torch.zeros(2, dtype=torch.float64, device=self._engine.world.device), 0
-        with Prefetch(self._held_out_batch(samples) for samples in slices) as batches:
+        with Prefetch(split.collated(task.collate, samples) for samples in slices) as batches:
             for _ in slices:
                 before_batch()
                 batch = next(batches)
@@ -189,12 +189,6 @@ class TorchLearner:
         slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._reader)]
         batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
         return LocalBatch(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
-
-    def _held_out_batch(self, samples: Samples) -> Batch:
-        try:
-            return self._work.task.collate(self._work.dataset.held_out, samples)
-        except DataError:
-            return self._work.task.collate(self._held_out, self._held_out.without_bad(samples))
 
     def _items(self, batches: list[Batch]) -> float:
         """Of the whole step, on all ranks."""

@@ -219,7 +219,7 @@ def _pytorch(job: Tree, pod: Pod, options: Mapping[str, str]) -> None:
     ranks = {options.get("master", "master"): 0, options.get("worker", "worker"): pod.index + 1}
     told = {
         "MASTER_ADDR": _host(job, master, 0), "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(sum(task["replicas"] for task in job["spec"]["tasks"])),
+        "WORLD_SIZE": str(sum(task["replicas"] for task in job["spec"]["tasks"] if task["name"] in ranks)),
         **({"RANK": str(ranks[pod.role])} if pod.role in ranks else {}),
     }  # fmt: skip
     _open(_containers(pod, "containers"), port, "pytorchjob-port")
