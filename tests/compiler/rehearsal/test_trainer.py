@@ -191,7 +191,7 @@ def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_
     chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True, "timeout_seconds": 300.0}
     outcome, _ = play(objects_in(DIGITS), tmp_path / "w", **chosen)
     verdict = outcome.verdict.as_json()
-    assert outcome.status == "Complete"
+    assert outcome.status == "Complete", outcome.message
     [made] = verdict["faults"]
     damaged = int(Path(made["damaged"]).name.partition(".")[0].removeprefix("step-"))
     beside = (damaged - 10, damaged + 10)  # there is one every 10 steps; the next may have been under way
