@@ -47,6 +47,9 @@ KNOWN_BESIDE_OTHERS = (
 STORAGE_SECONDS = "trainwright_preflight_storage_seconds"
 """Measured on volumes."""
 
+UNHEALTHY_NODE = "trainwright_unhealthy_node"
+"""Written once a pod has ended with 201."""
+
 LIMITS = frozenset((*(name for name in METRICS if "_limit" in name), LOG_INTERVAL))
 """What follows from the specification alone."""
 
@@ -70,7 +73,7 @@ def served_by(spec: RunSpec) -> frozenset[str]:
         return frozenset((*SUPERVISED, *limits(spec))) - (frozenset() if spec.state_directory else {ATTEMPTS})
     unknown = _unknown_to_boosting(spec.work, spec.world) if isinstance(spec.work, Boosting) else _unknown_to_training(spec.work)
     unheard = () if _hears_all_ranks(spec.world) else PACE
-    return frozenset(METRICS).difference(unknown, _not_tried(spec), unheard, LIMITS - limits(spec).keys())
+    return frozenset(METRICS).difference(unknown, _not_tried(spec), unheard, LIMITS - limits(spec).keys(), {UNHEALTHY_NODE})
 
 
 def _unknown_to_training(work: Training) -> Iterator[str]:

@@ -93,7 +93,7 @@ class Rehearsal:
         mounts = [f"--mount={path}={folder}" for path, folder in self._mounts.items()]
         words = [PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self._folder / 'w'}", f"--python={BIN.parent}"]
         return subprocess.Popen(
-            [*map(str, words), f"--steps={STEPS}", "--timeout=280", *mounts, *options], cwd=ROOT, text=True,
+            [*map(str, words), f"--steps={STEPS}", "--timeout=280", "--network=loopback", *mounts, *options], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -106,7 +106,7 @@ class Rehearsal:
             assert all(map(math.isfinite, losses)), self.logs
 
     def _scrape(self, names: set[str], over: threading.Event) -> None:
-        """Ask all pods for their metrics again and again, as Prometheus does, only more often."""
+        """Ask all pods for their metrics again and again, as Prometheus does, only more often: of pods on loopback addresses."""
         while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in self._addresses:
                 with suppress(OSError), urllib.request.urlopen(f"http://{address}:{self._port}/metrics", timeout=1) as answer:

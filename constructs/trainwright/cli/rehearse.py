@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_encoder
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from trainwright.project.status import last_records
 
 if TYPE_CHECKING:
     from trainwright.project.load import Sources
+    from trainwright.rehearsal.network import NetworkMode
     from trainwright.rehearsal.setting import FaultKind
     from trainwright.run import Run
 
@@ -35,11 +36,17 @@ def command(
     python: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Virtual environment that stands for the image; default: this one.")
     ] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="own|loopback", help="What connects pods; default: networks of their own, if it can be.")
+    ] = None,
     kill: Annotated[list[str] | None, typer.Option(metavar="POD|RANK@STEP", help="SIGKILL a pod, or one rank.")] = None,
     preempt: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Evict a pod, as a drain does.")] = None,
     node_lost: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Lose its node for good.")] = None,
     oom: Annotated[list[str] | None, typer.Option(metavar="POD@STEP", help="Its main container is out of memory.")] = None,
     hang: Annotated[list[str] | None, typer.Option(metavar="RANK@STEP", help="Freeze a rank.")] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option(metavar="POD@STEP", help="Cut it off from the others for 30 s.")
+    ] = None,
     corrupt: Annotated[str | None, typer.Option(metavar="newest", help="Damage the newest checkpoint before that.")] = None,
     chaos: Annotated[int, typer.Option(metavar="N", min=0, help="N faults by chance.")] = 0,
     seed: Annotated[int, typer.Option(help="Of --chaos: the same faults for the same number.")] = 0,
@@ -59,14 +66,17 @@ def command(
         stop(f"--python {python}: there is no {python / 'bin' / 'python'}; name the folder of a virtual environment")
     if corrupt not in (None, "newest"):
         stop(f"--corrupt {corrupt}: write `newest`, for the newest checkpoint that is committed")
+    if network not in (None, "own", "loopback"):
+        stop(f"--network {network}: write `own`, for a network namespace of each pod, or `loopback`")
     mounts = dict(_mount(text) for text in mount or [])
     asked: dict[FaultKind, list[str] | None] = {
-        "kill": kill, "preempt": preempt, "node-lost": node_lost, "oom": oom, "hang": hang,
+        "kill": kill, "preempt": preempt, "node-lost": node_lost, "oom": oom, "hang": hang, "partition": partition,
     }  # fmt: skip
     chosen = Options(
         fresh=fresh, nodes=nodes, steps=steps, timeout_seconds=timeout, directory=mounts.pop(".", None), mounts=mounts,
         faults=tuple((kind, text) for kind, texts in asked.items() for text in texts or []), corrupt=corrupt is not None,
-        chaos=chaos, seed=seed, programs=python.absolute() / "bin" if python else own_programs(),
+        chaos=chaos, seed=seed, network=cast("NetworkMode | None", network),
+        programs=python.absolute() / "bin" if python else own_programs(),
     )  # fmt: skip
     raise typer.Exit(rehearse_file(path, workspace=workspace or folder, options=chosen, as_json=json, beside=beside))
 

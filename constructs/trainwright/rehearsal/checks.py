@@ -15,7 +15,7 @@ from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.meeting import check_meeting
-from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.network import Loopback, Network
 from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.probes import check_probes, known_ports
@@ -88,7 +88,7 @@ def _of_extra(extra: str) -> list[str]:
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Blocker]:
     """Missing objects and keys, names that do not resolve, ports that differ, commands that this machine does not have."""
-    network = Network()
+    network = Loopback()
     dns = ClusterDns(objects, network)
     for slot in objects.first_of_roles:
         pod = create_pod(slot, network.address(slot.number))
@@ -231,7 +231,7 @@ def _check_specification(container: Container, specification: Specification, whe
 
 def check_addresses(objects: Objects, network: Network) -> Iterator[Blocker]:
     """Whether each pod can have its loopback address, and whether its declared ports are free there."""
-    for slot in objects.slots:
+    for slot in objects.slots if isinstance(network, Loopback) else ():
         address = network.address(slot.number)
         ports = [one.container_port for container in slot.spec.all_containers for one in container.ports]
         for port in dict.fromkeys([0, *map(network.port, ports)]):

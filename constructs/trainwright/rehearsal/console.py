@@ -20,9 +20,10 @@ from trainwright.operators.ending import ContainerEnd, Decision, IndexFailed, Po
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
+from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse
 from trainwright.rehearsal.setting import Options
 from trainwright.rehearsal.table import PodTable
+from trainwright.rehearsal.verdict import termination_message
 from trainwright.report.screen import Screen, can_redraw
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 from trainwright_trainer.contract.exit_codes import Disposition
@@ -99,7 +100,8 @@ class ConsoleObserver(Observer):
         self._opening = opening
         objects = opening.setting.objects
         self._pods = PodTable(objects.slots)
-        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}, on this machine: {opening.size}")
+        size, note = opening.size, escape(opening.setting.network.note)
+        self._say(f"[bold]{escape(objects.name)}[/] in {escape(objects.namespace)}, on this machine: {size}, {note}")
         self._say("\n[bold]Differences from the cluster[/]")
         width = max(len(difference.subject) for difference in opening.differences)
         for difference in opening.differences:

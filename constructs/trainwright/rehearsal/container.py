@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from trainwright.operators.ending import ContainerEnd
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, not_found
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
+from trainwright.rehearsal.place import TEMPORARY, Place, make_place, stated_user
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.ray import GCS, write_ray
 from trainwright.rehearsal.setting import Setting
@@ -23,8 +24,6 @@ from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
-TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
-LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name a network interface of the cluster's machines."""
 RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
@@ -36,6 +35,8 @@ FROM_CALLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PA
 """What this machine's Python may need to start at all."""
 
 INIT = Path(__file__).with_name("container_init.py")
+PYTHON = (sys.executable, "-I", "-S")
+"""Without anything of this environment's, so that it starts in milliseconds."""
 MESSAGE_BYTES = 4096
 """The most that the kubelet keeps of a termination message."""
 OUTPUT_SECONDS = 2.0
@@ -60,6 +61,20 @@ class LocalProcess:
     termination_message: Path
     rewrite: Rewrite
     """From the container's paths and names to this machine's."""
+    place: Place | None
+
+    async def start(self, command: Sequence[str], output: int) -> asyncio.subprocess.Process:
+        """A command in the container. The end of its input ends it and all that it has started (:mod:`container_init`)."""
+        return await asyncio.create_subprocess_exec(
+            *PYTHON, str(INIT), str(self.place or ""), *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(self.environment),
+            cwd=self.directory,
+            pass_fds=self.place.namespaces if self.place else (),
+            start_new_session=True,  # the terminal's Ctrl-C is for the rehearsal, which tells the pods
+        )
 
 
 def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
@@ -90,19 +105,26 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
         for name, value in found.values.items()
     }
     path = options.search_path(values)
-    if programs:  # mpirun looks its own name up, which no /etc/hosts of the pod's has here
+    if programs and not setting.network.has_names:  # mpirun looks its own name up
         values.setdefault("HOSTNAME", pod.address)
+    interface = setting.network.interface
+    values |= {name: interface for name in INTERFACE_VARIABLES if name in values} | {INTERFACE_VARIABLES[0]: interface}
+    if os.geteuid() == 0 and not (setting.network.has_names and stated_user(pod, container)):
+        values |= dict.fromkeys(RUN_AS_ROOT, "1")
     environment = _process_environment(values, pod, home, temporary, termination, options.environment, path)
     interfaces = {found.values[name] for name in INTERFACE_VARIABLES if name in found.values}
-    words = [LOOPBACK_INTERFACE if word in interfaces else word for word in command_line(container, found.values)]
+    words = [interface if word in interfaces else word for word in command_line(container, found.values)]
     words = local("\0".join(words)).split("\0")
+    directory = _directory(container, home, local, options.directory)
+    given = {path: options.mounts.get(path, folder) for path, folder in folders.items()}
     return LocalProcess(
         command=(_program(words[0], environment, pod, container), *words[1:]),
         environment=environment,
-        directory=_directory(container, home, local, options.directory),
+        directory=directory,
         log=home / f"{container.name}.log",
         termination_message=termination,
         rewrite=local,
+        place=make_place(container, pod, setting, given, [termination, *setting.store_folders.values()], directory),
     )
 
 
@@ -110,7 +132,7 @@ def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
     """Programs that stand for those of an image, in a folder of the pod's that its PATH begins with."""
     folder = setting.workspace.pod(pod.name) / PROGRAMS
     folder.mkdir(parents=True, exist_ok=True)
-    write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/$1"\n')
+    write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/${{1%.}}"\n')
     if any("ray start" in word for container in pod.spec.containers for word in (*container.command, *container.args)):
         own = setting.workspace.short(pod.name)
         write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own)
@@ -154,10 +176,7 @@ def _process_environment(
         "TMPDIR": str(temporary),
         "HOSTNAME": pod.host_name,
         **values,
-        **(dict.fromkeys(RUN_AS_ROOT, "1") if os.geteuid() == 0 else {}),
         "PATH": f"{home / PROGRAMS}{os.pathsep}{path}",
-        "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
-        **{name: LOOPBACK_INTERFACE for name in INTERFACE_VARIABLES if name in values},
         # nobody may write to the kubelet's usual place in /dev here
         TERMINATION_PATH_ENV: str(termination),
     }
@@ -207,15 +226,7 @@ class ContainerRun:
         return self._process
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(INIT), *self.local.command,
-            stdin=asyncio.subprocess.PIPE,  # its end ends the container: see container_init.py
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=dict(self.local.environment),
-            cwd=self.local.directory,
-            start_new_session=True,  # the terminal's Ctrl-C is for the rehearsal, which tells the pods
-        )
+        self._process = await self.local.start(self.local.command, asyncio.subprocess.PIPE)
 
     async def wait(self) -> ContainerEnd:
         """Follow the output until the container has ended."""

@@ -13,7 +13,7 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
-from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
+from trainwright.rehearsal.container import INTERFACE_VARIABLES
 from trainwright.rehearsal.environment import container_environment, find_program
 from trainwright.rehearsal.kinds import Container, PodSpec
 from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
@@ -98,9 +98,15 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     specs, containers = [slot.spec for slot in objects.first_of_roles], objects.containers
     images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in containers))
     yield Difference("image", f"{images} -> this machine, with the programs of {setting.options.programs}")
-    yield Difference("pods", "local processes of your own user that share one machine; users, groups, "
-                     "capabilities and the rest of the security context, resources and node selection are not enforced")
-    yield Difference("addresses", f"{addresses}, one for each pod, in place of the names of Services")
+    if setting.network.has_names:
+        yield Difference("pods", "local processes of your own user on one machine, with the users' numbers and the read-only "
+                         "root that they state; fsGroup, capabilities, resources and node selection are not enforced")
+        yield Difference("addresses", f"{addresses}, by the names of Services in /etc/hosts; no pod reaches the world outside: "
+                         "--network loopback leads there")
+    else:
+        yield Difference("pods", "local processes of your own user that share one machine; users, groups, "
+                         "capabilities and the rest of the security context, resources and node selection are not enforced")
+        yield Difference("addresses", f"{addresses}, one for each pod, in place of the names of Services")
     if setting.network.replaced:
         yield Difference("ports", f"{setting.network.replaced}: a program may listen on all addresses of this machine")
     if any(GroupKind.of(one) == NETWORK_POLICY for one in objects.around.objects):
@@ -133,12 +139,13 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
 
 def _variables(setting: Setting) -> Iterator[Difference]:
     seen: dict[Difference, None] = {}
+    interface = setting.network.interface
     for slot in setting.objects.first_of_roles:
         pod = setting.create_pod(slot)
         for container in slot.spec.all_containers:
             found = container_environment(container, pod, setting.objects, setting.options.environment, container.name)
             values = found.values
-            interfaces = [name for name in INTERFACE_VARIABLES if values.get(name, LOOPBACK_INTERFACE) != LOOPBACK_INTERFACE]
+            interfaces = [name for name in INTERFACE_VARIABLES if values.get(name, interface) != interface]
             added = [name for name in (INTERFACE_VARIABLES[0], TERMINATION_PATH_ENV) if name not in values]
             replaced = ", ".join(dict.fromkeys([*interfaces, *added, "PATH"]))
             seen[Difference("environment", f"{replaced}: set to what this machine needs")] = None
@@ -164,11 +171,12 @@ def _paths(setting: Setting) -> Iterator[Difference]:
     for name, paths in claims.items():
         folder = setting.workspace.claims / name
         empty = " (empty: put the data there)" if read_only[name] and not (folder.is_dir() and any(folder.iterdir())) else ""
-        guarded = "; read-only is not enforced" if read_only[name] else ""
+        guarded = "; read-only is not enforced" if read_only[name] and not setting.network.has_names else ""
         yield Difference("claim " + name, f"{', '.join(dict.fromkeys(paths))} -> {folder}{empty}{guarded}")
     for address, folder in setting.store_folders.items():
         yield Difference("object store", f"{address} -> {folder}: the real one is neither read nor written")
     for path, local in setting.options.mounts.items():
         yield Difference("folder", f"{path} -> {local}, as you asked")
-    yield Difference("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is this machine's; "
+    memory = "as large as the pod states, else 64 MiB" if setting.network.has_names else "this machine's"
+    yield Difference("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is {memory}; "
                      "paths are rewritten in command, environment and mounted files")

@@ -54,7 +54,12 @@ class ClusterDns:
         self._candidate = re.compile(rf"{before}((?:{'|'.join(parts)}){longest}){after}")
 
     def rewrite(self, text: str, port: Callable[[int, int], int] | None = None) -> str:
-        """Replace every name that resolves by its address. ``port`` has what stands for a port, by its number and the pod's."""
+        """Replace every name that resolves by its address, unless pods find each other by name.
+
+        ``port`` has what stands for a port, by its number and the pod's.
+        """
+        if self._network.has_names:
+            return text
 
         def replace(match: re.Match[str]) -> str:
             found = self.find(match[1])
@@ -103,6 +108,19 @@ class ClusterDns:
                                 "make the selector match the labels of the pods")
         return slot
 
+    def record(self, slot: Slot) -> str:
+        """Its address, and all names that lead to it, as a line of ``/etc/hosts``."""
+        bare = [slot.host_name] if slot.host_name in self._bare else []
+        own = [name for name, service in self._objects.services.items() if _mismatch(service, slot) is None]
+        stems = [f"{slot.host_name}.{name}" for name in own if name == slot.spec.subdomain and self._is_headless(name)]
+        stems += [name for name in own if self._selected(name)[0] is slot]
+        namespace = f".{self._objects.namespace}"
+        ends = ("", namespace, f"{namespace}.svc", f"{namespace}.svc.{CLUSTER_DOMAIN}", f"{namespace}.svc.{CLUSTER_DOMAIN}.")
+        return " ".join([self.address(slot), *bare, *(f"{stem}{end}" for stem in stems for end in ends)])
+
+    def _is_headless(self, name: str) -> bool:
+        return self._objects.services[name].spec.cluster_ip == "None"
+
     def address(self, slot: Slot) -> str:
         return self._network.address(slot.number)
 
@@ -140,7 +158,7 @@ class ClusterDns:
             return f"it needs Service {name}, {why}", f"add a headless Service {name} in namespace {namespace}"
         if service.spec.type != "ClusterIP":
             return _of_another_type(service)
-        if service.spec.cluster_ip != "None":
+        if not self._is_headless(name):
             return f"Service {name} is not headless, so it has one address, and the pods have no names", "write clusterIP: None"
         if slot.spec.subdomain != name:
             subdomain = f"subdomain is {slot.spec.subdomain}" if slot.spec.subdomain else "subdomain is not set"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from trainwright.rehearsal.objects import Objects, Slot, UsageError
 from trainwright.rehearsal.progress import Progress
 from trainwright.rehearsal.setting import FaultKind, Setting
 
-_OF_PODS = frozenset({"preempt", "node-lost", "oom"})
+_OF_PODS = frozenset({"preempt", "node-lost", "oom", "partition"})
 _CHAOS: tuple[FaultKind, ...] = ("kill", "preempt", "oom")
 _REQUEST = re.compile(r"(?P<who>[a-z0-9][a-z0-9-]*)@(?P<at>\d+(?:\.\d+)?)(?P<seconds>s?)")
 _RANK = re.compile(r"rank-?(\d+)")
@@ -150,7 +151,12 @@ class Faults:
             case "preempt":
                 run.disrupt()
             case "node-lost":
+                self._setting.network.plug(fault.pod.number, "out")  # nothing tells its peers that it has ended
                 run.lose_node()
+            case "partition":
+                self._setting.network.plug(fault.pod.number, "out")
+                mend = partial(self._setting.network.plug, fault.pod.number, "in")
+                asyncio.get_running_loop().call_later(self._setting.options.parted_seconds, mend)
         return at
 
     def _signal(self, rank: int | None, number: int) -> float | None:

@@ -237,6 +237,12 @@ class Volume(BaseModel):
     projected: ProjectedVolume | None = None
 
     @property
+    def is_read_only(self) -> bool:
+        """Whatever its mounts say."""
+        claim = self.persistent_volume_claim
+        return claim.read_only if claim else bool(self.config_map or self.secret or self.downward_api or self.projected)
+
+    @property
     def other_source(self) -> str | None:
         """Key of a source that is none of the above, such as hostPath, nfs, csi, ephemeral or image."""
         return next(iter(self.model_extra or {}), None)
@@ -260,6 +266,7 @@ class PodSpec(Kind):
     service_account_name: str = "default"
     termination_grace_period_seconds: Number = 30
     host_network: bool = False
+    host_ipc: bool = Field(default=False, alias="hostIPC")
     scheduling_gates: Sequence[Mapping[str, Any]] = ()
     runtime_class_name: str = ""
     resource_claims: Sequence[Mapping[str, Any]] = ()

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import socket
 import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
+from trainwright.rehearsal.environment import find_program, not_found
 from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
 from trainwright.rehearsal.network import Network
 from trainwright.rehearsal.observer import Observer
+from trainwright.rehearsal.place import publish, write_hosts
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
 
@@ -68,6 +71,8 @@ class PodRun:
     async def run(self) -> PodEnd:
         """Run until no process of the pod is left. Whatever ends this call ends them too."""
         sidecars: list[asyncio.Task[ContainerEnd]] = []
+        self._setting.network.attach(self.pod.slot.number)
+        write_hosts(self.pod, self._setting)
         try:
             ends = await self._init_containers(sidecars)
             if all(end.exit_code == 0 for end in ends) and not self._terminating:
@@ -80,6 +85,7 @@ class PodRun:
                 await asyncio.gather(*sidecars, return_exceptions=True)
             for container in self._running.values():
                 container.kill()
+            self._setting.network.detach(self.pod.slot.number)
         if self._node_is_back is not None:  # nobody reports the pod's end
             await self._node_is_back.wait()
         made, owner = self.pod.slot.made, self.pod.slot.owner
@@ -157,7 +163,7 @@ class PodRun:
         policy = self.pod.spec.restart_policy
         self._observer.pod_started(self.pod)
         if not self._setting.dns.hidden(self.pod.slot):
-            self._publish()
+            publish(self.pod, self._setting)
         self._note_ready(None)
         again = {"Never": lambda code: False, "OnFailure": lambda code: code != 0}.get(policy, lambda code: True)
         return list(await asyncio.gather(*(self._keep(container, again) for container in self.pod.spec.containers)))
@@ -201,6 +207,7 @@ class PodRun:
             return await run.wait()
         finally:
             probes.cancel()
+            await asyncio.gather(probes, return_exceptions=True)
 
     def _note_ready(self, container: str | None) -> None:
         """A container without a readiness probe is ready as soon as it runs."""
@@ -208,13 +215,9 @@ class PodRun:
         was_ready = container is not None and wanted <= self._ready
         self._ready |= {container} if container else set()
         if wanted <= self._ready and not was_ready:
-            self._publish()
+            publish(self.pod, self._setting)
             self._tell_ready()
             self._observer.pod_ready(self.pod)
-
-    def _publish(self) -> None:
-        """From now on a Service leads to it."""
-        (self._setting.workspace.records / self.pod.address).touch()
 
     def _line_reader(self, container: Container) -> Callable[[str], None]:
         return lambda line: self._on_line(self.pod, container.name, line)
@@ -289,7 +292,23 @@ class Prober:
             await asyncio.sleep(min(probe.period_seconds, FIRST_PERIOD_SECONDS))
 
     async def _attempt(self, probe: Probe) -> str | None:
-        return await _poll(probe, self._pod.address, self._port, self._run.local)
+        """Poll once, at the pod's address. None for a pass, else why not, in the kubelet's words."""
+        target, timeout = probe.http_get or probe.tcp_socket, probe.timeout_seconds
+        if target is None:
+            return await _execute(probe.exec or Exec(), self._run.local, timeout)
+        port, path = self._port(target.port), getattr(target, "path", "")
+        place = f"{target.host or self._pod.address}:{port}{path}"
+        reason = await asyncio.to_thread(self._knock, target, port, timeout)
+        return f"{place}: {reason}" if reason else None
+
+    def _knock(self, target: HttpGet | TcpSocket, port: int, timeout: int) -> str | None:
+        try:
+            with self._network.connect(self._pod.slot.number, port, timeout, target.host) as connection:
+                return _http_get(target, connection, self._pod.address) if isinstance(target, HttpGet) else None
+        except TimeoutError:
+            return f"no answer within {timeout} s"
+        except (OSError, http.client.HTTPException) as error:
+            return _words(error)
 
     def _port(self, port: int | str) -> int:
         number = port if isinstance(port, int) else self._ports[port]
@@ -302,35 +321,12 @@ class Prober:
         return f"{reason}: nothing listens there" + (f"; the container listens on {', '.join(found)}" if found else "")
 
 
-async def _poll(probe: Probe, address: str, port: Callable[[int | str], int], local: LocalProcess) -> str | None:
-    """Poll once, on the pod's address. None for a pass, else why not, in the kubelet's words."""
-    timeout = probe.timeout_seconds
-    try:
-        if probe.http_get is not None:
-            return await asyncio.to_thread(_http_get, probe.http_get, address, port(probe.http_get.port), timeout)
-        if probe.tcp_socket is not None:
-            return await _connect(probe.tcp_socket, address, port(probe.tcp_socket.port), timeout)
-        return await _execute(probe.exec or Exec(), local, timeout)
-    except TimeoutError:
-        return f"no answer within {timeout} s"
-
-
-def _http_get(get: HttpGet, address: str, port: int, timeout: int) -> str | None:
-    host = get.host or address
-    connection = (
-        http.client.HTTPSConnection(host, port, timeout=timeout, context=_unverified())
-        if get.scheme == "HTTPS" else http.client.HTTPConnection(host, port, timeout=timeout)
-    )
-    try:
-        connection.request("GET", get.path, headers={header.name: header.value for header in get.http_headers})
-        status = connection.getresponse().status
-    except TimeoutError:
-        return f"{host}:{port}{get.path}: no answer within {timeout} s"
-    except (OSError, http.client.HTTPException) as error:
-        return f"{host}:{port}{get.path}: {_words(error)}"
-    finally:
-        connection.close()
-    return None if 200 <= status < 400 else f"{host}:{port}{get.path}: HTTP probe failed with statuscode: {status}"
+def _http_get(get: HttpGet, connection: socket.socket, host: str) -> str | None:
+    with closing(http.client.HTTPConnection(host)) as asked:
+        asked.sock = _unverified().wrap_socket(connection) if get.scheme == "HTTPS" else connection
+        asked.request("GET", get.path, headers={header.name: header.value for header in get.http_headers})
+        status = asked.getresponse().status
+    return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
 
 
 def _unverified() -> ssl.SSLContext:
@@ -341,30 +337,20 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-async def _connect(target: TcpSocket, address: str, port: int, timeout: int) -> str | None:
-    host = target.host or address
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
-    except OSError as error:
-        return f"{host}:{port}: {_words(error)}"
-    writer.close()
-    return None
-
-
 async def _execute(target: Exec, local: LocalProcess, timeout: int) -> str | None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *map(local.rewrite, target.command), env=dict(local.environment), cwd=local.directory,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError as error:
-        return f"command {' '.join(target.command)}: {_words(error)}"
+    words, told = list(map(local.rewrite, target.command)), f"command {' '.join(target.command)}"
+    if (program := find_program(words[0], local.environment["PATH"])) is None:
+        return f"{told}: {not_found(words[0])}"
+    process = await local.start([program, *words[1:]], asyncio.subprocess.DEVNULL)
     try:
         code = await asyncio.wait_for(process.wait(), timeout)
+    except TimeoutError:
+        return f"{told}: no answer within {timeout} s"
     finally:
-        if process.returncode is None:
-            process.kill()
-    return f"command {' '.join(target.command)} exited with {code}" if code else None
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+    return f"{told} exited with {code}" if code else None
 
 
 def _words(error: BaseException) -> str:
@@ -377,7 +363,7 @@ def listening_addresses(root: int) -> list[str]:
     found = set()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
+            for line in (_PROC / str(root) / "net" / table).read_text().splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == _LISTEN and fields[9] in inodes:
                     found.add(_address(fields[1]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Literal, NamedTuple
 from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.pod import Pod
 
+Connect = Callable[[], socket.socket]
 POLL_SECONDS, ANSWER_SECONDS = 0.1, 2.0
 UNDER_WAY_SECONDS = 2.0
 """A step that is done so soon after a fault may have been under way."""
@@ -111,26 +113,27 @@ class Progress:
 
 
 async def follow(
-    progress: Progress, served: Callable[[], Iterable[tuple[Pod, int]]], tell: Callable[[Pod, Mapping[str, float]], None]
+    progress: Progress, served: Callable[[], Iterable[tuple[Pod, Connect]]], tell: Callable[[Pod, Mapping[str, float]], None]
 ) -> None:
     """Scrape the pods that run until this is cancelled, as Prometheus does, only more often, and tell what each serves."""
     while True:
         asked = list(served())
-        found = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address, port) for pod, port in asked))
+        found = await asyncio.gather(*(asyncio.to_thread(_scrape, connect) for _, connect in asked))
         for (pod, _), values in zip(asked, found, strict=True):
             progress.scraped(values)
             tell(pod, values)
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _scrape(address: str, port: int) -> dict[str, float]:
-    return dict(_samples(answer_of(address, port, "/metrics")))
+def _scrape(connect: Connect) -> dict[str, float]:
+    return dict(_samples(answer_of(connect, "/metrics")))
 
 
-def answer_of(address: str, port: int, path: str) -> bytes:
+def answer_of(connect: Connect, path: str) -> bytes:
     """What a pod answers to a GET; empty where none does."""
-    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
+    connection = http.client.HTTPConnection("pod")
     try:
+        connection.sock = connect()
         connection.request("GET", path)
         return connection.getresponse().read()
     except (OSError, http.client.HTTPException):

@@ -11,20 +11,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from trainwright.operators import operator
-from trainwright.operators.ending import ContainerEnd, PodEnd, Question
+from trainwright.operators.ending import PodEnd, Question
+from trainwright.rehearsal.bridge import open_network
 from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_ray, check_run
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.faults import Fault, Faults, damage_newest, faults
 from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.network import own_network
 from trainwright.rehearsal.objects import (
     Blocker,
     CannotPlayError,
@@ -36,11 +35,11 @@ from trainwright.rehearsal.objects import (
 )
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.progress import Progress, answer_of, follow
+from trainwright.rehearsal.progress import ANSWER_SECONDS, Connect, Progress, answer_of, follow
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.ssh import with_keys
-from trainwright.rehearsal.verdict import Comparison, Verdict
+from trainwright.rehearsal.verdict import Comparison, Verdict, termination_message
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.boosting import Boosting
@@ -100,14 +99,6 @@ class Outcome:
         return [message for message in found if message is not None]
 
 
-def termination_message(container: ContainerEnd) -> TerminationMessage | None:
-    """The message of a container that follows the trainer's contract; None for any other text."""
-    try:
-        return TerminationMessage.model_validate_json(container.message)
-    except ValidationError:
-        return None
-
-
 def _status(result: RunResult) -> tuple[Status, str, str]:
     """Status, reason and message."""
     if result.end is not None:
@@ -153,9 +144,11 @@ def _rehearse(
     """Play it once; with faults returns the workspace with a copy of what volumes held before."""
     scaled, training = _checked(manifests, foundation, options), TrainingLog()
     wanted = faults(options.faults, options.chaos, options.seed, scaled.objects)
-    with own_network(_meeting_ports(scaled)) as network, (place := Workspace(workspace)).opened():
+    with open_network(_meeting_ports(scaled), options.network) as network, (place := Workspace(workspace)).opened():
         if problems := list(check_addresses(scaled.objects, network)):
             raise CannotPlayError(problems)
+        if not network.has_names and any(one.kind == "partition" for one in wanted):
+            raise UsageError(f"--partition: the pods would be {network.note}, where nothing parts them")
         objects = with_keys(scaled.objects, place.keys)
         setting = Setting(objects, scaled.specification, options, place, ClusterDns(objects, network), network)
         if options.fresh:
@@ -245,8 +238,10 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
         raise CannotPlayError([Blocker(objects.where, message, "rehearse the run on another target: --target NAME")])
 
     def ask(run: PodRun, question: Question) -> str:
-        port = setting.network.port(question.port, run.pod.slot.number)
-        return answer_of(run.pod.address, port, question.path).decode(errors="replace")
+        number = run.pod.slot.number
+        port = setting.network.port(question.port, number)
+        connect = partial(setting.network.connect, number, port, ANSWER_SECONDS)
+        return answer_of(connect, question.path).decode(errors="replace")
 
     runs = RunController(objects.slots, decides, create, observer, stops, setting.options.pace, ask)
     made = Faults(wanted, setting.options.corrupt, setting, progress, runs, stops, observer.disturbed)
@@ -269,11 +264,12 @@ def _steps(setting: Setting) -> int | None:
     return work.duration.steps if isinstance(work, Training) else work.rounds if isinstance(work, Boosting) else None
 
 
-def _served(setting: Setting, runs: RunController) -> Iterator[tuple[Pod, int]]:
-    """Pods whose supervisors serve metrics, and the port where they do."""
+def _served(setting: Setting, runs: RunController) -> Iterator[tuple[Pod, Connect]]:
+    """Pods whose supervisors serve metrics, and connections to where they do."""
     if setting.specification is not None:
         for number, run in runs.running.items():
-            yield run.pod, setting.network.port(setting.specification.spec.http_port, number)
+            port = setting.network.port(setting.specification.spec.http_port, number)
+            yield run.pod, partial(setting.network.connect, number, port, ANSWER_SECONDS)
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from typing import Literal
 
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kinds import ClaimVolume, VolumeMount
-from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.network import Network, NetworkMode
 from trainwright.rehearsal.objects import Objects, Slot, Specification, UsageError
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
 from trainwright_trainer.contract.layout import CHECKPOINT_ENV
 
-FaultKind = Literal["kill", "preempt", "node-lost", "oom", "hang"]
+FaultKind = Literal["kill", "preempt", "node-lost", "oom", "hang", "partition"]
 
 
 def own_programs() -> Path:
@@ -50,6 +50,8 @@ class Options:
     """Where pods look for programs first."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The caller's own environment: values for Secrets come from it."""
+    network: NetworkMode | None = None
+    """What pods are connected by; None for networks of their own where this machine lets them be."""
     ready_seconds: float = 120.0
     """How long a readiness or startup probe may take to pass for the first time."""
     faults: tuple[tuple[FaultKind, str], ...] = ()
@@ -59,6 +61,8 @@ class Options:
     seed: int = 0
     corrupt: bool = False
     """Damage the newest checkpoint right before the first fault, or before the first pod where there is none."""
+    parted_seconds: float = 30.0
+    """How long a pod is cut off by a partition: twice as long as peers of our trainer wait for a sign of life."""
     patience_seconds: float = 120.0
     """A run that does no step for so long after a fault does not recover."""
     pace: float = 0.2

@@ -6,11 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.operators.ending import IndexFailed, JobEnd, Replace, Restart
+from pydantic import ValidationError
+
+from trainwright.operators.ending import ContainerEnd, IndexFailed, JobEnd, Replace, Restart
 from trainwright.rehearsal.faults import Fault, Incident
 from trainwright.rehearsal.progress import Progress
+from trainwright_trainer.contract import TerminationMessage
 
 Row = tuple[str, str]
+
+
+def termination_message(container: ContainerEnd) -> TerminationMessage | None:
+    """The message of a container that follows the trainer's contract; None for any other text."""
+    try:
+        return TerminationMessage.model_validate_json(container.message)
+    except ValidationError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,8 @@ class Verdict:
             yield str(incident.fault), self._when(incident)
             if incident.damaged:
                 yield "  damaged", f"{incident.damaged}, right before"
+            if incident.fault.kind == "partition":
+                yield "  ended", "; ".join(_ended(incident)) or "no pod: all stayed"
             yield "  replaced", "; ".join(_replaced(incident)) or "nothing"
             yield "  next step", self._next(incident)
             yield "  committed", _step(self.progress.committed(incident.at)) + " at that time"
@@ -98,12 +111,21 @@ class Verdict:
         recovery, before = self.progress.recovery(incident.at), self.progress.before(incident.at)
         return {
             "fault": incident.fault.kind, "pod": incident.fault.pod and incident.fault.pod.name, "rank": incident.fault.rank,
-            "step": before, "damaged": incident.damaged or None, "replaced": list(_replaced(incident)),
+            "step": before, "damaged": incident.damaged or None,
+            "ended": list(_ended(incident)), "replaced": list(_replaced(incident)),
             "next_step_seconds": round(recovery[1].at - incident.at, 3) if recovery else None,
             "resumed_from": recovery[0] if recovery else None,
             "steps_lost": max(before - recovery[0], 0) if recovery and before is not None else None,
             "committed_step": self.progress.committed(incident.at),
         }
+
+
+def _ended(incident: Incident) -> Iterator[str]:
+    """Which pods failed, and why by their own words."""
+    for end in (end for end, _, _ in incident.decisions if not end.succeeded):
+        container = end.failed_container
+        message = termination_message(container) if container else None
+        yield f"{end.role} {end.index} with {container.exit_code if container else 0}{f' ({message.reason})' if message else ''}"
 
 
 def _replaced(incident: Incident) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.network import Loopback
 from trainwright.rehearsal.objects import find_objects
 
 PROBE = {"httpGet": {"port": "http"}}
@@ -17,7 +17,7 @@ PROBE = {"httpGet": {"port": "http"}}
 def names(edit: Callable[[list[Manifest]], object] = lambda found: None) -> ClusterDns:
     found = manifests("", pods=3)
     edit(found)
-    return ClusterDns(find_objects(found), Network())
+    return ClusterDns(find_objects(found), Loopback())
 
 
 def with_selector(selector: dict[str, str]) -> ClusterDns:

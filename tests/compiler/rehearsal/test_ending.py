@@ -250,7 +250,7 @@ def test_what_a_container_leaves_behind_ends_with_its_first_process(tmp_path: Pa
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", KILLED)])
 def test_exit_codes_are_the_ones_that_a_container_runtime_reports(code: str, expected: int) -> None:
-    command = [sys.executable, "-I", "-S", str(INIT), sys.executable, "-c", code]
+    command = [sys.executable, "-I", "-S", str(INIT), "", sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.wait(PATIENCE_SECONDS) == expected
 

@@ -11,6 +11,7 @@ from tests.compiler.example import Data, command, compiled
 from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, play, stated
 
 from trainwright.rehearsal import UsageError
+from trainwright.rehearsal.network import NetworkMode
 
 MEET = """
 import http.server, json, os, pathlib, socket, sys, threading, time, urllib.request
@@ -45,13 +46,14 @@ print(f"{index} met {peer}", flush=True)
 READY = {"readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}}}
 
 
-def test_two_pods_find_each_other_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", [None, "loopback"])
+def test_two_pods_find_each_other_by_name(network: NetworkMode | None, tmp_path: Path) -> None:
     found = manifests(MEET, pods=2, **READY)
     container_of(found)["env"] += [
         {"name": "OTHER", "value": "1"},
         {"name": "PEER", "value": f"http://{JOB}-$(OTHER).{JOB}.training.svc.cluster.local:{PORT}"},
     ]
-    outcome, recorder = play(found, tmp_path / "w")
+    outcome, recorder = play(found, tmp_path / "w", network=network)
     assert (outcome.status, outcome.reason, outcome.exit_code) == ("Complete", "CompletionsReached", 0)
     assert recorder.said(0) == ["step", "0 met 1"]
     assert recorder.said(1) == ["step", "1 met 1"]
@@ -95,7 +97,7 @@ def test_environment_paths_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert told["env"]["LISTS"] == f"{root}/claims/data/a:{root}/pods/{pod.name}/files/main/code"
     assert told["env"]["HOME"] == told["env"]["TMPDIR"] == f"{root}/pods/{pod.name}/tmp"
     assert told["env"]["HOSTNAME"] == f"{JOB}-0"
-    assert told["env"]["GLOO_SOCKET_IFNAME"].startswith("lo")
+    assert told["env"]["GLOO_SOCKET_IFNAME"] == recorder.openings[0].setting.network.interface
     assert "LEAK" not in told["env"]
     assert told["scratch"] == ["scratch"]
     assert not told["left"]

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from rich.console import Console
@@ -88,8 +88,11 @@ class Scraper(Recorder):
     def log_event(self, pod: Pod, container: str, event: Event) -> None:
         super().log_event(pod, container, event)
         if pod.index == 0:
-            with suppress(OSError), urlopen(f"http://{pod.address}:{HTTP_PORT}/metrics", timeout=5) as answer:
-                samples = re.findall(r"^([a-z_]+)(?:{.*})? ", answer.read().decode(), flags=re.MULTILINE)
+            asked = HTTPConnection("pod")
+            with suppress(OSError), closing(asked):
+                asked.sock = self.openings[-1].setting.network.connect(pod.slot.number, HTTP_PORT, 5.0)
+                asked.request("GET", "/metrics")
+                samples = re.findall(r"^([a-z_]+)(?:{.*})? ", asked.getresponse().read().decode(), flags=re.MULTILINE)
                 self.served |= {name.removesuffix("_total") for name in samples}
 
 
@@ -188,7 +191,7 @@ def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_
     chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True, "timeout_seconds": 300.0}
     outcome, _ = play(objects_in(DIGITS), tmp_path / "w", **chosen)
     verdict = outcome.verdict.as_json()
-    assert outcome.status == "Complete"
+    assert outcome.status == "Complete", outcome.message
     [made] = verdict["faults"]
     damaged = int(Path(made["damaged"]).name.partition(".")[0].removeprefix("step-"))
     beside = (damaged - 10, damaged + 10)  # there is one every 10 steps; the next may have been under way
