@@ -65,6 +65,9 @@ class Aim:
         lost, added = zip(*(_apart(*pair) for pair in different), strict=True) if different else ((), ())
         return Distance(sum(lost), sum(added), bool(different))
 
+    def as_near(self, compiled: CompiledRun, before: CompiledRun) -> bool:
+        return self.distance(compiled) <= self.distance(before)
+
     def _nearest(self, key: tuple[str, str], mine: Any) -> Any:
         """The object of that name, or of those that are called after their content the one that is most alike."""
         if key in self._wanted:

@@ -77,13 +77,19 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
         raise first or CompileError([])
     if aim is None:
         return _shortest(_told(best, compiler), compiler, _emits_the_same)
-    best = nearest(best, compiler, aim)
-    wanted = aim.distance(best.compiled)
-    # two variables may only go together, since either one alone stands in another place: so the order is looked at in the end
-    shortest = _shortest(best, compiler, lambda one, before: aim.distance(one)[:2] <= aim.distance(before)[:2], aim.said)
-    if aim.distance(shortest.compiled) <= wanted:
+    return _shortest_near(nearest(best, compiler, aim), compiler, aim)
+
+
+def _shortest_near(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
+    """The shortest run as near as this one. Two variables may only go together, or one after the other, since each has a place:
+    so the order is looked at in the end, and where that fails at each step.
+    """
+    shortest = _shortest(fitted, compiler, lambda one, before: aim.distance(one)[:2] <= aim.distance(before)[:2], aim.said)
+    if aim.distance(shortest.compiled) <= aim.distance(fitted.compiled):
         return shortest
-    return _shortest(best, compiler, lambda one, before: aim.distance(one) <= aim.distance(before), aim.said)
+    while (shortest := _shortest(fitted, compiler, aim.as_near, aim.said)).data != fitted.data:
+        fitted = shortest
+    return fitted
 
 
 def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
