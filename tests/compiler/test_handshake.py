@@ -48,7 +48,8 @@ PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)
 PROGRAM = ("python", "train.py")
 WORKS = {
     "supervisor": Work(name="run-00000000", ports=PORTS, command=None, program=PROGRAM, forwarded=("A", "B")),
-    "command": Work(name="run-00000000", ports=PORTS, command=("torchrun", "train.py")),
+    "command": Work(name="run-00000000", ports=PORTS, command=("torchrun", "train.py"), supervised=False),
+    "supervised command": Work(name="run-00000000", ports=PORTS, command=("torchrun", "train.py")),
 }
 
 
@@ -131,7 +132,11 @@ def test_every_role_runs_something(topology: Topology, target: Target, binding: 
     for role in binding.roles:
         process = processes[role.name]
         assert process.command or binding.replaces_command or (work.command is None and not topology.needs().talk)
-        assert process.supervised == (work.command is None and not binding.replaces_command and topology.needs().talk)
+        alone = topology.processes(binding, work._replace(supervised=False))[role.name]
+        assert not (work.command and alone.supervised)
+        assert process.supervised <= (work.supervised and not binding.replaces_command and topology.needs().talk)
+        if work.command is None:
+            assert process.supervised == (not binding.replaces_command and topology.needs().talk)
         assert len({port.name for port in process.ports}) == len(process.ports) == len({port.number for port in process.ports})
         assert all(len(port.name) <= 15 for port in process.ports), "Kubernetes takes no longer port name"
 

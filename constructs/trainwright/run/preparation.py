@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from trainwright.model import ByKeys, DnsSubdomain, Model
 from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
-from trainwright_trainer.contract.base import PlacedError
+from trainwright_trainer.contract.base import ListOf, PlacedError
 from trainwright_trainer.contract.hub import ADDRESS, Form, HubRepository
 
 Source = Annotated[
@@ -73,9 +73,9 @@ class Preparation(Model):
     """Region of an S3 store."""
     revision: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to fetch the source again, next to the earlier copy. What `hf://` names never changes."""
-    include: tuple[Pattern, ...] = ()
+    include: ListOf[Pattern] = ()
     """Files of a repository to fetch, such as `*.safetensors`. Default: all of them."""
-    exclude: tuple[Pattern, ...] = ()
+    exclude: ListOf[Pattern] = ()
     """Files of a repository to leave out, such as `original/*`."""
     form: Form = "files"
     """`files` leaves a repository as it is. `dataset` is what `load_dataset` makes of it, saved to disk, which data source

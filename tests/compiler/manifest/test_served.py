@@ -17,6 +17,7 @@ from tests.served import (
     OF_PREFLIGHT,
     PACE,
     SUPERVISED,
+    UNHEALTHY_NODE,
     UNKNOWN_TO_BOOSTING_ON_GPUS,
     served_by,
 )
@@ -72,8 +73,8 @@ def spec(run: Data) -> RunSpec:
 def test_our_trainer_serves_the_table() -> None:
     images = {"source": "image-folder", "path": "/checkpoints/images", "image_size": 8, "channels": 1, "classes": 10}
     both = {"checkpoints": {"every": "30m", "every_steps": 100}}
-    assert served({"workload": {"data": images}, **both}) == set(METRICS)
-    assert served(both) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
+    assert served({"workload": {"data": images}, **both}) == set(METRICS) - {UNHEALTHY_NODE}
+    assert served(both) == set(METRICS) - {UNHEALTHY_NODE, LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
 
 
 @pytest.mark.parametrize(("run", "reported"), [({}, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
@@ -82,7 +83,7 @@ def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> 
 
 
 def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
-    unserved = set(METRICS) - LIMITS - served(WORKERS)
+    unserved = set(METRICS) - LIMITS - {UNHEALTHY_NODE} - served(WORKERS)
     assert unserved == {"trainwright_checkpoint_stall_seconds", LEFT_OUT_IMAGES, *PACE}, "and nothing connects a TFJob's pods"
 
 

@@ -104,6 +104,7 @@ PANELS = (
     Panel("Pods connected", "short", "trainwright_peers_connected"),
     Panel("Supervisors", "short", "trainwright_up", "pod"),
     Panel("Ranks alive", "short", "trainwright_ranks_alive", "pod"),
+    Panel("Node that was last unhealthy", "short", "trainwright_unhealthy_node"),
 )
 """In the order of the page, three a row: what is learnt, how fast, how safe, and who is there."""
 LEAST_BUSY_GPU = GpuPanel("Least busy GPU", "percent", "trainwright_up")
