@@ -50,7 +50,7 @@ def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
     code, text = run(manifests(LOG), tmp_path)
     assert code == 0
     for part in (
-        f"{JOB} in training, on this machine: 1 pod\n",
+        f"{JOB} in training, on this machine: 1 pod, ",
         "Differences from the cluster",
         f"/data -> {tmp_path}/w/claims/data",
         "training from step 0: 1 rank, 64 samples a step",
