@@ -138,7 +138,7 @@ OPERATORS: Data = {
         ("indexed-job", "Job", {"managedBy": "example.com/x"}, "every other controller would leave the object alone"),
         ("pytorch-job", "PyTorchJob", {"runPolicy": {"managedBy": "example.com/x"}}, "every other controller"),
         ("train-job", "TrainJob", {"managedBy": "example.com/x"}, "every other controller"),
-        ("train-job", "TrainJob", {"initializer": {"dataset": {}}}, "use prepare"),
+        ("train-job", "TrainJob", {"initializer": {"dataset": {}}}, "use initializer of a run on an installed runtime"),
         (
             "pytorch-job", "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"restartPolicy": "Never"}}},
             "it follows from what the pods run",
