@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as encoder
-from collections.abc import Sequence
 from typing import Any
 
 from trainwright.cli.session import JsonOption, ProjectOption, open_sources, output, say
@@ -11,6 +10,7 @@ from trainwright.findings import Severity
 from trainwright.project.load import RunFile, Sources
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.status import last_records
+from trainwright.report.screen import columns
 from trainwright.units import counted
 
 
@@ -26,7 +26,8 @@ def command(project: ProjectOption = None, json: JsonOption = False) -> None:
         output(encoder.dumps(data, indent=2))
     else:
         for what, rows in data.items():
-            output("\n".join([what, *_columns([[str(cell) for cell in row.values()] for row in rows] or [["none"]])]))
+            cells = [[str(cell) for cell in row.values()] for row in rows] or [["none"]]
+            output("\n".join([what, *(f"  {line}" for line in columns(cells, len(cells[0])))]))
     unread = dict.fromkeys(finding.where.file for finding in sources.findings if finding.severity is Severity.ERROR)
     if unread:
         say(f"not read: {', '.join(map(str, unread))}; see `trainwright check`")
@@ -72,8 +73,3 @@ def _clusters(sources: Sources) -> list[dict[str, Any]]:
         }
         for name, file in sorted(sources.clusters.items())
     ]  # fmt: skip
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -65,8 +65,14 @@ class Aim:
         lost, added = zip(*(_apart(*pair) for pair in different), strict=True) if different else ((), ())
         return Distance(sum(lost), sum(added), bool(different))
 
-    def as_near(self, compiled: CompiledRun, before: CompiledRun) -> bool:
-        return self.distance(compiled) <= self.distance(before)
+    def as_near(self, before: CompiledRun) -> Callable[[CompiledRun], bool]:
+        """Whether another run is as near as that one."""
+        wanted = self.distance(before)
+        return lambda compiled: self.distance(compiled) <= wanted
+
+    def as_near_but_for_order(self, before: CompiledRun) -> Callable[[CompiledRun], bool]:
+        wanted = self.distance(before)
+        return lambda compiled: self.distance(compiled)[:2] <= wanted[:2]
 
     def _nearest(self, key: tuple[str, str], mine: Any) -> Any:
         """The object of that name, or of those that are called after their content the one that is most alike."""

@@ -76,7 +76,7 @@ def fit(proposal: Proposal, compiler: Compiler) -> Fitted:
     if best is None:
         raise first or CompileError([])
     if aim is None:
-        return _shortest(_told(best, compiler), compiler, _emits_the_same)
+        return _shortest(_told(best, compiler), compiler, _emitting_the_same)
     return _shortest_near(nearest(best, compiler, aim), compiler, aim)
 
 
@@ -84,7 +84,7 @@ def _shortest_near(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
     """The shortest run as near as this one. Two variables may only go together, or one after the other, since each has a place:
     so the order is looked at in the end, and where that fails at each step.
     """
-    shortest = _shortest(fitted, compiler, lambda one, before: aim.distance(one)[:2] <= aim.distance(before)[:2], aim.said)
+    shortest = _shortest(fitted, compiler, aim.as_near_but_for_order, aim.said)
     if aim.distance(shortest.compiled) <= aim.distance(fitted.compiled):
         return shortest
     while (shortest := _shortest(fitted, compiler, aim.as_near, aim.said)).data != fitted.data:
@@ -106,8 +106,9 @@ def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
         return fitted
 
 
-def _emits_the_same(compiled: CompiledRun, before: CompiledRun) -> bool:
-    return bool(_objects(compiled) == _objects(before))
+def _emitting_the_same(before: CompiledRun) -> Callable[[CompiledRun], bool]:
+    wanted = _objects(before)
+    return lambda compiled: bool(_objects(compiled) == wanted)
 
 
 def nearest(fitted: Fitted, compiler: Compiler, aim: Aim) -> Fitted:
@@ -214,14 +215,15 @@ def _pointer(way: Sequence[str]) -> str:
     return "".join(f"/{escape(token)}" for token in way)
 
 
-AsGood = Callable[[CompiledRun, CompiledRun], bool]
-"""Whether what a shorter run compiles to is as good as what was there before."""
+AsGood = Callable[[CompiledRun], Callable[[CompiledRun], bool]]
+"""Of what was there before: whether what a shorter run compiles to is as good."""
 
 
 def _shortest(fitted: Fitted, compiler: Compiler, as_good: AsGood, said: Collection[str] = ()) -> Fitted:
     """Without what the default would give: each key in turn, as long as the objects of the shorter run are as good. What a
     specification ``said`` is no default.
     """
+    is_as_good = as_good(fitted.compiled)
     for parts in _parts(fitted.data):
         waiting = [[one for one in parts if one.split("/")[1] not in said]]
         while waiting:
@@ -233,8 +235,8 @@ def _shortest(fitted: Fitted, compiler: Compiler, as_good: AsGood, said: Collect
                 compiled = compiler(shorter)
             except CompileError:
                 compiled = None
-            if compiled is not None and as_good(compiled, fitted.compiled):
-                fitted = Fitted(shorter, compiled, fitted.dropped)
+            if compiled is not None and is_as_good(compiled):
+                fitted, is_as_good = Fitted(shorter, compiled, fitted.dropped), as_good(compiled)
             elif len(some) > 1:  # all at once is seldom refused by more than one of them
                 waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
     return fitted

@@ -67,11 +67,8 @@ def _names(proposal: Proposal, fitted: Fitted) -> dict[str, str]:
 def _hosts(objects: Any, carrier: Mapping[str, Any]) -> dict[str, list[str]]:
     """Role -> hosts of its pods, in their order, as the controller of an object makes them."""
     hosts: dict[str, list[str]] = {}
-    try:
-        made = operator.pods(operator.defaults(carrier), Around(objects))
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError):
-        return {}
-    for pod in (*made.pods, *made.later):
+    made = operator.made(carrier, Around(objects))
+    for pod in made.every_pod if made else ():
         hosts.setdefault(pod.role, []).append(pod.host)
     return hosts
 
@@ -88,7 +85,7 @@ def _containers(fitted: Fitted) -> list[Data]:
     carriers = [one for one in fitted.compiled.manifests if operator.makes_pods(one)]
     installed = [one.manifest for one in fitted.compiled.cluster.runtimes.values()]
     made = operator.pods(operator.defaults(carriers[0]), Around([*fitted.compiled.manifests, *installed]))
-    return [one for pod in (*made.pods, *made.later) for _, one in containers_of(pod.spec)]
+    return [one for pod in made.every_pod for _, one in containers_of(pod.spec)]
 
 
 def _is_told(container: Data) -> bool:

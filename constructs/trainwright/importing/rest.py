@@ -107,11 +107,8 @@ def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
     carrier = next((one for one in objects if operator.makes_pods(one)), None)
     if carrier is None:
         return {}
-    try:
-        made = operator.pods(operator.defaults(carrier), operator.Around(objects))
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError):
-        return {}
-    return {pod.role: pod.spec for pod in reversed([*made.pods, *made.later])}
+    made = operator.made(carrier, operator.Around(objects))
+    return {pod.role: pod.spec for pod in reversed(made.every_pod)} if made else {}
 
 
 def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:

@@ -90,6 +90,10 @@ class Made(NamedTuple):
     later: Sequence[Pod] = ()
     """Those for which one of the others must have succeeded first."""
 
+    @property
+    def every_pod(self) -> Sequence[Pod]:
+        return (*self.pods, *self.later)
+
 
 class Size(NamedTuple):
     """What a run is made small to."""
@@ -220,6 +224,14 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
     """What the controller of its kind makes of an object: see :class:`Pods`. A kind that is not known raises ``KeyError``."""
     part: Pods = _part(FOLDERS[GroupKind.of(manifest)], "pods")
     return part(manifest, around)
+
+
+def made(manifest: Mapping[str, Any], around: Around) -> Made | None:
+    """The same of an object as it is stored, which may be anything; None where its controller could not read it."""
+    try:
+        return pods(defaults(manifest), around) if makes_pods(manifest) else None
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError):
+        return None
 
 
 def resized(manifest: Mapping[str, Any], around: Around, size: Size) -> Tree:

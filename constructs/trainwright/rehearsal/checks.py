@@ -20,6 +20,7 @@ from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod
 from trainwright.rehearsal.probes import check_probes, known_ports
 from trainwright.rehearsal.programs import check_programs
+from trainwright.rehearsal.ray import starts_ray
 from trainwright.rehearsal.setting import Options, own_programs
 from trainwright.rehearsal.volumes import check_volumes, rendered_files
 from trainwright_trainer.contract import Script
@@ -72,9 +73,8 @@ def check_libraries(specification: Specification | None, programs: Path) -> Iter
 
 def check_ray(objects: Objects, programs: Path) -> Iterator[Blocker]:
     """Whether that environment has Ray's dashboard, through which a RayJob is handed in: without it Ray starts none."""
-    words = (word for container in objects.containers for word in (*container.command, *container.args))
     packages = [str(path) for path in programs.parent.glob("lib/python3*/site-packages")]
-    if any("ray start" in word for word in words) and not list(distributions(name="aiohttp-cors", path=packages)):
+    if starts_ray(objects.containers) and not list(distributions(name="aiohttp-cors", path=packages)):
         yield Blocker("this machine", f"a RayJob is handed in through Ray's dashboard, which {programs.parent} does not have",
                       f"run: {programs / 'python'} -m pip install 'ray[default]'")
 

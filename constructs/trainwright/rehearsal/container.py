@@ -18,7 +18,7 @@ from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.place import TEMPORARY, Place, make_place, stated_user
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.ray import GCS, write_ray
+from trainwright.rehearsal.ray import GCS, starts_ray, write_ray
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
@@ -133,7 +133,7 @@ def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
     folder = setting.workspace.pod(pod.name) / PROGRAMS
     folder.mkdir(parents=True, exist_ok=True)
     write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/${{1%.}}"\n')
-    if any("ray start" in word for container in pod.spec.containers for word in (*container.command, *container.args)):
+    if starts_ray(pod.spec.containers):
         own = setting.workspace.short(pod.name)
         write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own)
     if not mounts_keys(pod.spec, setting.objects.secrets):

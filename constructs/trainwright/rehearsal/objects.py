@@ -175,7 +175,7 @@ def find_objects(manifests: Sequence[Tree], foundation: Sequence[Tree] = ()) -> 
         around=around,
         slots=tuple(
             Slot(number, pod, _read(PodSpec, pod.spec, f"{workload['kind']} {names['name']}, {pod.role}"), pod in made.later)
-            for number, pod in enumerate((*made.pods, *made.later))
+            for number, pod in enumerate(made.every_pod)
         ),
         config_maps=_here(_all(ConfigMap, others), namespace),
         secrets=_here(_all(Secret, others), namespace),

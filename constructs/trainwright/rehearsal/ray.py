@@ -6,15 +6,21 @@ options that say otherwise; of two the last one counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from trainwright.rehearsal.environment import find_program
+from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.ssh import write_program
 
 GCS = 6379
 """Port of a head that states none (ray start --help)."""
 OBJECT_STORE_BYTES = 100_000_000
 """The nodes share this machine's /dev/shm."""
+
+
+def starts_ray(containers: Iterable[Container]) -> bool:
+    return any("ray start" in word for container in containers for word in (*container.command, *container.args))
 
 
 def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path) -> None:

@@ -95,12 +95,7 @@ def _made(data: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> oper
         owner = at(marked, pod.pointer.removesuffix("/spec"))
         if isinstance(owner, dict) and isinstance(owner.setdefault("metadata", {}), dict):
             owner["metadata"]["annotations"] = {**(mapping(owner, "/metadata/annotations")), _MARK: pod.pointer}
-    try:
-        if operator.makes_pods(data) and prod(_counts(data)) <= _MOST:
-            return operator.pods(operator.defaults(marked), operator.Around(objects))
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError):
-        pass
-    return None
+    return operator.made(marked, operator.Around(objects)) if prod(_counts(data)) <= _MOST else None
 
 
 def _counts(node: Any) -> Iterator[int]:

@@ -84,13 +84,19 @@ def read_until(text: str, lines: Iterator[str]) -> str:
 WATCH = ("status", "digits-ddp", "--watch", "--every", "1", "--context", "lab")
 
 
-def test_watch_says_each_change(lab: Lab) -> None:
-    """Where its output is no terminal: a line for each change, and none where nothing has changed."""
-    job = applied(lab)
+def watched(lab: Lab) -> tuple[subprocess.Popen[str], Iterator[str]]:
+    """A watch of the run that has spoken once, and what it says from then on."""
     process = lab.start(*WATCH)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
     read_until("digits-ddp", lines)
+    return process, lines
+
+
+def test_watch_says_each_change(lab: Lab) -> None:
+    """Where its output is no terminal: a line for each change, and none where nothing has changed."""
+    job = applied(lab)
+    process, lines = watched(lab)
     for index in (0, 1):
         lab.cluster.kubelet.metrics[running(lab, job, index)] = 'trainwright_phase{phase="saving"} 1.0\ntrainwright_step 7.0\n'
     read_until("saving  2/2", lines)
@@ -103,10 +109,7 @@ def test_watch_says_each_change(lab: Lab) -> None:
 
 def test_watch_goes_on_where_the_api_server_does_not_answer(lab: Lab) -> None:
     job = applied(lab)
-    process = lab.start(*WATCH)
-    assert process.stdout is not None
-    lines = iter(process.stdout.readline, "")
-    read_until("digits-ddp", lines)
+    process, lines = watched(lab)
     config = Path(lab.environment["KUBECONFIG"])
     answers = config.read_text()
     replace(config, re.sub(r"(127\.0\.0\.1):\d+", rf"\1:{free_port()}", answers))

@@ -14,7 +14,7 @@ from trainwright.manifest import foundation
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.objects.fields import items
-from trainwright.operators.operator import Around, defaults, makes_pods, pods
+from trainwright.operators.operator import Around, made, makes_pods
 
 Manifest = dict[str, Any]
 
@@ -97,15 +97,8 @@ def matched(ones: Sequence[View], compiled: Sequence[Compiled]) -> dict[int, int
 
 def labels_of_pods(objects: Sequence[Manifest]) -> list[dict[str, str]]:
     """Of the pods that controllers make of the original."""
-    found: list[dict[str, str]] = []
-    for one in objects:
-        if makes_pods(one):
-            try:
-                made = pods(defaults(one), Around(objects))
-            except (AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue
-            found += [each.labels for each in (*made.pods, *made.later)]
-    return found
+    around = Around(objects)
+    return [pod.labels for one in objects if (of_it := made(one, around)) for pod in of_it.every_pod]
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

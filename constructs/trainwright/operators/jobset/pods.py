@@ -28,7 +28,7 @@ def pods(manifest: Mapping[str, Any], around: Around) -> Made:
         job = _job(job_set, replicated, index, number, subdomain)
         objects.append(job)
         of_job = pods_of_job(job, around)
-        for pod in (*of_job.pods, *of_job.later):
+        for pod in of_job.every_pod:
             priority = around.priorities.get(pod.spec.get("priorityClassName", ""), 0)
             pod.labels[f"{PREFIX}priority"] = str(priority)  # by the webhook on pods, pkg/webhooks/pod_mutating_webhook.go
             place = made if pod in of_job.pods else later
