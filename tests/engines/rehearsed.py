@@ -10,6 +10,7 @@ import subprocess
 import threading
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -109,7 +110,8 @@ class Rehearsal:
         """Ask all pods for their metrics again and again, as Prometheus does, only more often: of pods on loopback addresses."""
         while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in self._addresses:
-                with suppress(OSError), urllib.request.urlopen(f"http://{address}:{self._port}/metrics", timeout=1) as answer:
+                page = f"http://{address}:{self._port}/metrics"
+                with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=1) as answer:
                     families = text_string_to_metric_families(answer.read().decode())
                     names |= {family.name for family in families if family.samples}
 

@@ -92,7 +92,6 @@ class Loop:
         try:
             self._train()
             self._evaluate_what_is_done()
-            self._boundary()
             return self._finish()
         except _StopRequested:
             return self._stop()
