@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
-from trainwright.importing.pods import Needs, Spoken, secrets_in, spoken
+from trainwright.importing.pods import Needs, Spoken, main_of, secrets_in, spoken
 from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
 from trainwright.importing.words import Data, Words, leaves
@@ -17,7 +17,7 @@ from trainwright.manifest.kueue import QUEUE_LABEL
 from trainwright.manifest.labels import PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
 from trainwright.objects.fields import mapping, text
 from trainwright.operators import operator
-from trainwright.operators.said import Said
+from trainwright.operators.said import Part, Said
 from trainwright.plan.said import place_of, said_by_variables
 from trainwright.run.roles import OF_ALL
 from trainwright.validate.manifests import Manifest
@@ -133,7 +133,7 @@ def _proposal(
     _join(words, pods, base, work, drives="/workload/command" in said.words)
     _work(words, said, work)
     _metadata(words, metadata)
-    _queue(words, labels, said)
+    _queue(words, labels, said, base, supervised=ours is not None)
     _topology(words, said, pods, base, work)
     if is_ours(manifest.data):
         _of_ours(words, base, ours, text(metadata, "/name"))
@@ -231,7 +231,7 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
     if part.further:
         words.say(f"{under}/pods", part.pods, part.pointer)
         for pointer, (value, source) in part.words.items():
-            words.say(under + pointer, value, source)
+            words.say(under + pointer, _of_main(part, pointer, value), source)
         if one.needs.gpus:
             words.say(f"{under}/gpus", one.needs.gpus, part.pointer)
     if own.get("image") != base.words.data.get("image") or (part.further and not own.keys() & {"command", "args"}):
@@ -335,12 +335,21 @@ def _of_ours(words: Words, base: Spoken, ours: Data | None, name: str) -> None:
         words.say(f"/workload/{key}", value)
 
 
-def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:
+def _of_main(part: Part, pointer: str, value: Any) -> Any:
+    """Exit codes are those of the container that trains where no other one is named."""
+    if pointer != "/exit_codes":
+        return value
+    main = text(part.template, f"/spec/containers/{main_of(part)}/name")
+    return [{key: said for key, said in one.items() if (key, said) != ("container", main)} for one in value]
+
+
+def _queue(words: Words, labels: Mapping[str, Any], said: Said, base: Spoken, supervised: bool) -> None:
     if QUEUE_LABEL in labels:
         words.say("/queue", str(labels[QUEUE_LABEL]), f"/metadata/labels/{escape(QUEUE_LABEL)}")
+    elsewhere = ("/topology/", "/workload/", "/files/", *(("/exit_codes",) if supervised else ()))
     for pointer, (value, source) in said.words.items():
-        if not pointer.startswith(("/topology/", "/workload/", "/files/")) and (pointer != "/queue" or "queue" not in words.data):
-            words.say(pointer, value, source)
+        if not pointer.startswith(elsewhere) and (pointer != "/queue" or "queue" not in words.data):
+            words.say(pointer, _of_main(base.part, pointer, value), source)
 
 
 def _topology(words: Words, said: Said, pods: Sequence[Spoken], base: Spoken, work: Spoken) -> None:

@@ -332,3 +332,37 @@ def test_a_program_that_was_told_where_rank_0_is_is_told_it_again() -> None:
     main |= {"command": ["python", "t.py"], "env": [{"name": "MASTER_ADDR", "value": "pair-0.met"}]}
     run = only(json.dumps(job))
     assert run.run["workload"]["launcher_variables"] is True
+
+
+ENDING = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: ending}
+spec:
+  failurePolicy: {maxRestarts: 2, rules: [{action: ACTION, onJobFailureReasons: [PodFailurePolicy]}]}
+  replicatedJobs:
+  - name: slice
+    template:
+      spec:
+        completions: 2
+        parallelism: 2
+        backoffLimit: 0
+        podFailurePolicy:
+          rules:
+          - {action: FailJob, onExitCodes: {containerName: jax, operator: NotIn, values: [42, 127, 128, 129, 130]}}
+        template: {spec: {restartPolicy: Never, containers: [{name: jax, image: 'jax:1', command: [python, t.py]}]}}
+"""
+
+
+@pytest.mark.parametrize(("action", "means"), [
+    ("FailJobSet", "fail"), ("RestartJobSetAndIgnoreMaxRestarts", "ignore"), ("RestartJobSet", "count"),
+])  # fmt: skip
+def test_exit_codes_mean_what_the_job_set_does_with_a_job_that_they_fail(action: str, means: str, tmp_path: Path) -> None:
+    run = assert_whole(ENDING.replace("ACTION", action), tmp_path)
+    assert run.run["exit_codes"] == [{"means": means, "all_but": [42, "127-130"]}]
+
+
+def test_exit_codes_of_a_job_come_over(tmp_path: Path) -> None:
+    rule = "{action: Ignore, onExitCodes: {operator: In, values: [75, 76]}}"
+    job = SAMPLES["indexed-job"].replace("spec:", f"spec:\n  podFailurePolicy: {{rules: [{rule}]}}", 1)
+    assert assert_whole(job, tmp_path).run["exit_codes"] == [{"means": "ignore", "codes": [75, 76]}]

@@ -153,6 +153,10 @@ class Pairing:
         mine = self._of_pods.get((leaf.place[: -5 if mounted else -3], value), value)
         return mine if len(self.names.get((str(kind), mine), ())) < 2 else value
 
+    def container(self, leaf: Leaf) -> str:
+        """What the container is called in ours that a rule of a Job names: one of the Job's own pods."""
+        return self._of_pods.get(((*leaf.place[:-5], "template", "spec"), str(leaf.value)), str(leaf.value))
+
     def _descend(self, there: Any, here: Any, at: Leaf) -> None:
         if isinstance(there, dict) and there:
             mine = here if isinstance(here, dict) else {}
