@@ -33,6 +33,8 @@ class RoleParts(Model):
     """Number of pods of a further role. Of a role that the target has, the topology says how many there are."""
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """Default: the image of the run."""
+    container: DnsLabel | None = None
+    """Name of the container that runs the role's program, for tools that go by it. Default: as the target calls it."""
     command: Command | None = None
     """What they run in place of what the plan has for them (workload `command`, and further roles)."""
     args: Arguments = ()
