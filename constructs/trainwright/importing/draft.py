@@ -17,6 +17,7 @@ from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.fields import items, mapping, text, texts
 from trainwright.objects.metadata import not_a_subdomain
 from trainwright.operators import TARGETS
+from trainwright.operators.jobset.said import claims as made_for
 from trainwright.operators.kueue.releases import RELEASES as KUEUE
 from trainwright.operators.said import Part
 from trainwright.rules.cluster.profile import KNOWN_KUBERNETES
@@ -237,10 +238,15 @@ def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
     if not all(map(_is_restricted, proposal.said.parts)):
         space["pod_security"] = "privileged"
     claims = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")}
+    made_by_job_set = made_for(proposal.manifest.data)
+    claims = {**made_by_job_set, **claims}
     for name in dict.fromkeys([*claims_of(run), *_claims_of_pods(proposal.runtime or {})]):
         if not_a_subdomain(name):
             continue  # which is said of the run, where it stands
-        space.setdefault("claims", {})[name] = _claim(claims.get(name))
+        claim = space.setdefault("claims", {})[name] = _claim(claims.get(name))
+        if name in made_by_job_set:
+            claim.pop("access", None)
+            made.guesses[f"/namespaces/{escape(proposal.namespace)}/claims/{escape(name)}"] = "of the JobSet"
     queue = run.get("queue")
     if queue and "kueue" in made.data and not not_a_subdomain(queue):
         queues = {text(one.data, "/metadata/name"): text(one.data, "/spec/clusterQueue") for one in given.of_kind("LocalQueue")}

@@ -14,7 +14,7 @@ from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
 from trainwright.importing.words import Data, Words, leaves
 from trainwright.manifest.kueue import QUEUE_LABEL
-from trainwright.manifest.labels import PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
+from trainwright.manifest.labels import RUN_LABEL, TEAM_LABEL, is_the_plans
 from trainwright.objects.fields import mapping, text
 from trainwright.objects.metadata import not_a_label
 from trainwright.operators import operator
@@ -317,12 +317,14 @@ def _work(words: Words, said: Said, work: Spoken) -> None:
 def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
     for field in ("labels", "annotations"):
         for key, value in mapping(metadata, f"/{field}").items():
-            if key == QUEUE_LABEL or key.startswith((*PLAN_PREFIXES, "argocd.argoproj.io/")) or has_secret(str(value)):
+            reserved = key.startswith((QUEUE_LABEL, "argocd.argoproj.io/")) or is_the_plans(key, str(value))
+            if reserved or has_secret(str(value)):
                 continue
             words.say(f"/{field}/{escape(key)}", str(value), f"/metadata/{field}/{escape(key)}")
     for holder in (words.data, *words.data.get("roles", {}).values()):
-        for key in [key for key in holder.get("pod_labels", {}) if key.startswith((*PLAN_PREFIXES, QUEUE_LABEL))]:
-            del holder["pod_labels"][key]
+        for key, value in list(holder.get("pod_labels", {}).items()):
+            if is_the_plans(key, value) or key.startswith(QUEUE_LABEL):
+                del holder["pod_labels"][key]
         if holder.get("pod_labels") == {}:
             del holder["pod_labels"]
 

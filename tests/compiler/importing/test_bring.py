@@ -507,3 +507,15 @@ def test_an_override_keeps_a_scheduler_and_a_volume_that_others_mount() -> None:
     volume = {"name": "proxied", "emptyDir": {"medium": "Memory"}}
     assert run.run["overrides"] == {"pod": {"node": {"schedulerName": "other-scheduler", "volumes": [volume]}}}
     assert run.run["workload"] == {"kind": "command", "args": ["work"]}  # an empty command is none
+
+
+def test_a_claim_that_a_job_set_makes_becomes_one_of_the_namespace(tmp_path: Path) -> None:
+    made = ENDING.replace("spec:\n  failurePolicy", """spec:
+  volumeClaimPolicies:
+  - templates:
+    - metadata: {name: shared}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}
+  failurePolicy""").replace("command: [python", "volumeMounts: [{name: shared, mountPath: /work/}], command: [python")
+    run = assert_whole(made.replace("ACTION", "FailJobSet"), tmp_path)
+    assert run.run["mounts"] == {"/work": {"claim": "shared"}}
+    assert str(run.compiled.cluster.namespaces["default"].claims["shared"].size) == "3Gi"

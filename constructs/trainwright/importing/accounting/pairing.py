@@ -250,7 +250,10 @@ def _identity(within: str, element: Mapping[str, Any]) -> str:
     known_by = _KNOWN_BY.get(within, ("name",))
     if not any(key in element for key in known_by):
         return json.dumps(element, sort_keys=True, default=str)
-    return json.dumps([str(element.get(key, _DEFAULTS.get(key))) for key in known_by])
+    found = {key: str(element.get(key, _DEFAULTS.get(key))) for key in known_by}
+    if within == "volumeMounts":
+        found["mountPath"] = found["mountPath"].rstrip("/")
+    return json.dumps([*found.values()])
 
 
 def _likeness(there: Any, here: Any) -> int:

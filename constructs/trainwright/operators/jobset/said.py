@@ -41,7 +41,22 @@ def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any
     words = {"/must_end": (True, f"{pointer}/name")} if not wanted or part.role in wanted else {}
     words |= _exit_codes(manifest, number)
     pods = part.pods * max(count(replicated, "/replicas"), 1)
-    return part._replace(pods=pods, ranks=False, further=True, words=words)
+    return part._replace(pods=pods, ranks=False, further=True, words=words, template=_with_claims(manifest, part.template))
+
+
+def claims(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Claims that a JobSet makes for its pods, by the names of the volumes that they are there."""
+    policies = items(manifest, "/spec/volumeClaimPolicies")
+    return {text(one, "/metadata/name"): one for _, policy in policies for _, one in items(policy, "/templates")}
+
+
+def _with_claims(manifest: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run mounts claims of its namespace."""
+    spec = mapping(template, "/spec")
+    mounted = {text(mount, "/name") for _, one in containers_of(spec) for _, mount in items(one, "/volumeMounts")}
+    own = {text(one, "/name") for _, one in items(spec, "/volumes")}
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims(manifest) if name in mounted - own]
+    return {**template, "spec": {**spec, "volumes": [*(spec.get("volumes") or []), *made]}} if made else template
 
 
 _RESTARTS = {"FailJobSet": "fail", "RestartJobSetAndIgnoreMaxRestarts": "ignore"}

@@ -311,11 +311,10 @@ def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
-    run, binding = context.run, resolution.binding
-    if binding.recovery.disruption_rule and not binding.runtime:
+    run = context.run
+    if resolution.binding.recovery.disruption_rule:
         return
-    ends = run.on_disruption == "fail" and not binding.recovery.disruption_rule
-    asked = {"/on_disruption": ends, "/exit_codes": bool(run.exit_codes)}
+    asked = {"/on_disruption": run.on_disruption == "fail", "/exit_codes": bool(run.exit_codes)}
     asked |= {f"/roles/{name}/exit_codes": bool(parts.exit_codes) for name, parts in run.roles.items()}
     for pointer in (pointer for pointer, stated in asked.items() if stated):
         key = pointer.rpartition("/")[2]
