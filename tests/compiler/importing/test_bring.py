@@ -73,8 +73,7 @@ def test_there_is_a_sample_for_each_target() -> None:
 def test_public_manifests_become_runs(name: str, tmp_path: Path) -> None:
     run = assert_whole(public(name), tmp_path)
     assert run.run["target"] == case(name)["run"]["target"]
-    pods = run.run.get("overrides", {}).get("pod", {})
-    assert len(pods) <= (name == "runtime-deepspeed-distributed"), "words say all, but for the delay of one probe"
+    assert "overrides" not in run.run, "words say all"
 
 
 def test_a_run_reads_as_a_person_would_write_it() -> None:

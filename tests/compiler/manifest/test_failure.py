@@ -171,3 +171,15 @@ def test_codes_that_no_program_has_are_refused(said: Data, why: str) -> None:
 def test_a_supervisor_gives_codes_their_meaning() -> None:
     with pytest.raises(ValidationError, match="the supervisor of a script gives each exit code its meaning"):
         compiled({**script("python", "train.py"), "exit_codes": CODES["exit_codes"]})
+
+
+def test_a_role_may_name_its_container_where_no_operator_does() -> None:
+    policy = rules("indexed-job", {**CODES, "roles": {"node": {"container": "own"}}})
+    assert {rule["onExitCodes"]["containerName"] for rule in policy if "onExitCodes" in rule} == {"own"}
+
+
+@pytest.mark.parametrize(("target", "role"), [("pytorch-job", "worker"), ("train-job", "node")])
+def test_an_operator_finds_the_container_by_its_own_name(target: str, role: str) -> None:
+    operators = {**JOBSET["operators"], "training-operator": {"version": "1.9", "restricted_containers": True}}
+    (finding,) = findings({"target": target, "roles": {role: {"container": "own"}}}, {"operators": operators})
+    assert (finding.code, finding.where.pointer, finding.fix) == ("TW327", f"/roles/{role}/container", "remove container")
