@@ -237,9 +237,9 @@ def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
     space = spaces.setdefault(proposal.namespace, {"managed": False, "pod_security": "restricted"})
     if not all(map(_is_restricted, proposal.said.parts)):
         space["pod_security"] = "privileged"
-    claims = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")}
     made_by_job_set = made_for(proposal.manifest.data)
-    claims = {**made_by_job_set, **claims}
+    claims = dict(made_by_job_set)
+    claims.update({text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")})
     for name in dict.fromkeys([*claims_of(run), *_claims_of_pods(proposal.runtime or {})]):
         if not_a_subdomain(name):
             continue  # which is said of the run, where it stands

@@ -85,6 +85,6 @@ class ElasticTopology(TorchTopology):
             self.elastic.max_nodes,
             keeps_batch=self.elastic.batch == "keep",
             last_call_seconds=max(1, round(self.elastic.last_call.seconds)),
-            metrics=self.elastic.metrics,
+            metrics=tuple(self.elastic.metrics),
         )
         return needs._replace(rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)

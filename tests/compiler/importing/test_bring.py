@@ -265,12 +265,8 @@ def test_a_train_job_refers_to_its_runtime_and_says_nothing_of_it() -> None:
     assert again.run == said
 
 
-MORE = "{name: more, template: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}"
-
-
 @pytest.mark.parametrize(("was", "now", "why"), [
     ("PATCH", "{securityContext: {runAsUser: 7}}", "decides securityContext of the pods"),
-    ("- name: node\n        template", f"- {MORE}\n      - name: node\n        template", "further Jobs are those of"),
     ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "a run fills a Job launcher"),
 ])  # fmt: skip
 def test_a_run_that_cannot_refer_to_its_runtime_brings_one_and_says_why(was: str, now: str, why: str) -> None:
