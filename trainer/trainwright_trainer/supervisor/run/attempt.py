@@ -200,7 +200,7 @@ class Attempt:
         await self._client.follow()
 
     async def _patience(self) -> float:
-        """For pods that are missing. One that is new in a run that has begun leaves no sooner than those that were there before."""
+        """For pods that are missing. One that is new in a run that has begun leaves no sooner than those that wait for it."""
         life = self._setting.spec.lifecycle
         if self._before is not None:
             return self._before.wait_seconds
