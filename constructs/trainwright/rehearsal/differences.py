@@ -13,12 +13,12 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
-from trainwright.rehearsal.container import INTERFACE_VARIABLES
-from trainwright.rehearsal.environment import container_environment, find_program
-from trainwright.rehearsal.kinds import Container, PodSpec
-from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
+from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
 from trainwright.rehearsal.setting import Options, Setting
-from trainwright.rehearsal.volumes import SHARED_MEMORY
+from trainwright.rehearsal.stated.environment import container_environment, find_program
+from trainwright.rehearsal.stated.kinds import Container, PodSpec
+from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, with_containers
+from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV, TRAINER_COMMAND, brought_command
 
 
