@@ -1,6 +1,7 @@
 """Strike a run that recovers in place again and again, and say what an incident costs: our own time and the controller's apart.
 
     .venv/bin/python -m benchmarks.recovery --incidents 100 --seed 1 --engine ddp --engine fsdp2 --pods 2 --pods 4
+    .venv/bin/python -m benchmarks.recovery --incidents 10 --device cuda --kind "rank killed" --kind "rank hung"
 
 From the root of the repository, on Linux. Each pod is a supervisor with one rank. Incidents come in turns, drawn by the seed,
 each once the attempt has committed and ranks of the next one are ready. A pod that ended is replaced alone, after the Job
@@ -13,6 +14,9 @@ controller's delay for the nth loss of its index, divided by ``--shorten``. What
 
 How many steps pass until the last incident depends on the machine. So all pods are told to end after it, and start again with a
 specification that ends some steps later; the undisturbed run comes last, and makes as many steps.
+
+With ``--device cuda`` one pod trains a Llama of 26 million parameters on one GPU, by bf16 and deterministic kernels: NCCL lets no
+two ranks share a GPU.
 
 The first promise that is broken ends the program with 1. Times are from the incident to the first step done after it, the restore
 included, less what a limit of the run waits for by intent: the watchdog's for a hang, that of a silent peer for a lost node.
@@ -35,6 +39,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any, Literal
 
 from benchmarks import chaos_run
 from benchmarks.chaos_run import MARK_ENV, PATIENCE_SECONDS, POLL_SECONDS, BrokenPromiseError, send
@@ -61,14 +66,29 @@ KEPT = ("rank killed", "rank hung")
 """Incidents that cost no pod."""
 
 
-def specification(engine: str, pods: int, steps: int, folder: Path, network: str) -> RunSpec:
+Device = Literal["cpu", "cuda"]
+ON_A_GPU: dict[str, Any] = {
+    "task": "causal-lm", "precision": "bf16", "deterministic": True,
+    "model": {
+        "architecture": "llama", "vocab_size": 256, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
+        "num_attention_heads": 8, "max_position_embeddings": 256,
+    },
+    "data": {"source": "python-stdlib", "sequence_length": 256, "files": 40},
+}
+"""Of the work there. A checkpoint has 310 MB."""
+
+
+def specification(engine: str, pods: int, steps: int, folder: Path, network: str, device: Device = "cpu") -> RunSpec:
     """The run of chaos.py, of other sizes, which recovers in place."""
     content = chaos_run.specification(engine, folder, network).model_dump(mode="json", exclude_none=True)
-    content["world"]["nodes"] = pods
+    content["world"] |= {"nodes": pods, "device": device}
     content["work"] |= {
         "duration": {"steps": steps}, "log_every_steps": 1, "batch": {"micro": 16, "accumulation": ACCUMULATION},
         "learning_rate": {"peak": 0.003, "warmup_samples": 64, "schedule": "constant"},  # of the number of steps else
     }
+    if device == "cuda":
+        content["work"] |= ON_A_GPU
+        content["work"]["checkpoints"]["every_steps"] = 20
     content["lifecycle"] |= {
         "recovery": {"restarts": 10_000, "wait_seconds": 900}, "peer_lost_seconds": SILENT_SECONDS,
         "watchdog": {"training_seconds": HANG_SECONDS, "saving_seconds": HANG_SECONDS},
@@ -222,7 +242,7 @@ class Striker:
 
     def _one(self, kind: str) -> Incident:
         run, nodes = self._run, self._run.spec.world.nodes
-        node = 0 if kind == "pod 0 killed" else self._dice.randrange(1 if kind == "pod killed" else 0, nodes)
+        node = 0 if kind == "pod 0 killed" or nodes == 1 else self._dice.randrange(1 if kind == "pod killed" else 0, nodes)
         attempts = len(run.events("run_started"))
         others = {other: pod.pid for other, pod in run.pods.items() if other != node or kind in KEPT}
         since, intended = time.time(), STRIKES[kind](run, node)
@@ -312,10 +332,10 @@ STRIKES: dict[str, Callable[[Pods, int], float]] = {
 
 
 def measure(engine: str, pods: int, incidents: int, seed: int, shorten: float, folder: Path, kinds: list[str],
-            say: Callable[[str], None] = print) -> Tally:
+            say: Callable[[str], None] = print, device: Device = "cpu") -> Tally:
     """So many incidents, each kind as often as the others. Raises :class:`BrokenPromiseError`."""
     tally, memory, network = Tally(), SharedMemory(), own_network()
-    spec = specification(engine, pods, ENDLESS, _made(folder / "struck"), network)
+    spec = specification(engine, pods, ENDLESS, _made(folder / "struck"), network, device)
     dice = random.Random(f"{engine} {pods} {seed}")
     turns = [kinds[index % len(kinds)] for index in range(incidents)]
     dice.shuffle(turns)
@@ -329,7 +349,7 @@ def measure(engine: str, pods: int, incidents: int, seed: int, shorten: float, f
         last = run.committed_step() + LAST_STEPS
         run.start_again(spec.model_copy(update={"work": spec.work.model_copy(update={"duration": Duration(steps=last)})}))
         found = _final(run, last)
-    if found != _undisturbed(engine, pods, last, _made(folder / "undisturbed")):
+    if found != _undisturbed(engine, pods, last, _made(folder / "undisturbed"), device):
         raise BrokenPromiseError("the final state differs from that of an undisturbed run")
     if segments := memory.clear():
         raise BrokenPromiseError(f"segments of shared memory are left: {segments}")
@@ -341,9 +361,9 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _undisturbed(engine: str, pods: int, steps: int, folder: Path) -> dict[str, tuple[str, ...]]:
+def _undisturbed(engine: str, pods: int, steps: int, folder: Path, device: Device) -> dict[str, tuple[str, ...]]:
     network = own_network()
-    with Pods(specification(engine, pods, steps, folder, network), folder, network) as run:
+    with Pods(specification(engine, pods, steps, folder, network, device), folder, network) as run:
         return _final(run, steps)
 
 
@@ -378,13 +398,13 @@ def main(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="trainwright-recovery-", dir=arguments.directory))
     tallies: dict[str, Tally] = {}
     for engine in arguments.engine or ["ddp"]:
-        for pods in arguments.pods or [2]:
+        for pods in arguments.pods or [1 if arguments.device == "cuda" else 2]:
             name = f"{engine}, {pods} pods"
             print(name, flush=True)
             try:
                 tallies[name] = measure(
                     engine, pods, arguments.incidents, arguments.seed, arguments.shorten, folder / f"{engine}-{pods}",
-                    arguments.kind or list(STRIKES), lambda line: print(line, flush=True),
+                    arguments.kind or list(STRIKES), lambda line: print(line, flush=True), arguments.device,
                 )
             except BrokenPromiseError as broken:
                 print(f"{name}, seed {arguments.seed}: {broken}\nsee {folder}")
@@ -403,7 +423,8 @@ if __name__ == "__main__":
     parser.add_argument("--incidents", type=int, default=100, help="of each engine and size")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", action="append", choices=ENGINES, help="may be given several times; default: ddp")
-    parser.add_argument("--pods", action="append", type=int, help="may be given several times; default: 2")
+    parser.add_argument("--pods", action="append", type=int, help="may be given several times; default: 2, on a GPU 1")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: one GPU, and one pod")
     parser.add_argument("--kind", action="append", choices=STRIKES, help="may be given several times; default: every kind")
     parser.add_argument("--shorten", type=float, default=100, help="the controller's delays are divided by it")
     parser.add_argument("--directory", type=Path, help="where the runs are; the system's temporary folder by default")

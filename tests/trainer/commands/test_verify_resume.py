@@ -7,8 +7,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.gpu import NEEDS_GPU
 from tests.trainer.commands.program import run, shown, write_run
 from typer.testing import CliRunner, Result
 
@@ -74,6 +76,30 @@ def test_ddp_resumes_exactly(fallen: Fallen, monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 0, result.output
     assert result.output.count("  yes  ") == 4
     assert "proven" in result.output.splitlines()[-1]
+
+
+LANGUAGE: dict[str, Any] = {
+    "task": "causal-lm", "data": {"source": "python-stdlib", "sequence_length": 64, "files": 10},
+    "model": {
+        "architecture": "llama", "vocab_size": 256, "num_attention_heads": 4, "max_position_embeddings": 64,
+    },
+}
+
+
+@NEEDS_GPU
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("engine", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("work", [{}, LANGUAGE], ids=["images", "language"])
+def test_a_gpu_resumes_exactly_where_it_is_asked_to(
+    tmp_path: Path, work: dict[str, Any], engine: str, deterministic: bool
+) -> None:
+    spec = write_run(tmp_path, world=1, **work, engine=engine, precision="bf16", deterministic=deterministic)
+    document = json.loads(spec.read_text())
+    document["world"]["device"] = "cuda"
+    spec.write_text(json.dumps(document))
+    out, _ = run(tmp_path, "verify-resume", "--spec", str(spec), "--steps", str(STEPS), *ONE_RANK)
+    assert out.splitlines()[-1] == "proven at 1 rank"
+    assert ("weights and optimizer" in out) == deterministic
 
 
 @pytest.fixture

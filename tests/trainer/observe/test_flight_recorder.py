@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -51,7 +53,7 @@ def test_ranks_are_asked_and_their_dumps_collected(own_folder: Path) -> None:
     for rank in (2, 3):
         Watched("a1", rank)
     (own_folder / "hang").mkdir()
-    flight_recorder.collect("a1", [2, 3, 4], own_folder / "hang")  # rank 4 has no NCCL
+    flight_recorder.collect("a1", [2, 3, 4], (), own_folder / "hang")  # rank 4 has no NCCL
     found = {path.name: path.read_text() for path in (own_folder / "hang").iterdir()}
     assert found == {"rank-2.nccl": "collectives of rank 2", "rank-3.nccl": "collectives of rank 3"}
 
@@ -62,8 +64,40 @@ def test_a_dump_that_came_by_itself_is_collected(own_folder: Path) -> None:
     Path(f"{names['TORCH_FR_DUMP_TEMP_FILE']}0").write_text("collectives")
     os.mkfifo(f"{names['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}0.pipe")
     (own_folder / "hang").mkdir()
-    flight_recorder.collect("a1", [0], own_folder / "hang")
+    flight_recorder.collect("a1", [0], (), own_folder / "hang")
     assert (own_folder / "hang" / "rank-0.nccl").read_text() == "collectives"
+
+
+def test_a_dump_that_grows_is_not_whole(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL writes a megabyte. Each pause between two looks lets it write a part."""
+    names, parts = flight_recorder.environment("a1"), ["of ", "rank ", "0"]
+    dump = Path(f"{names['TORCH_FR_DUMP_TEMP_FILE']}0")
+    dump.write_text("collectives ")
+    pipe = f"{names['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}0.pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    (own_folder / "hang").mkdir()
+
+    def write(seconds: float) -> None:
+        dump.write_text(dump.read_text() + (parts.pop(0) if parts else ""))
+
+    monkeypatch.setattr(flight_recorder, "time", SimpleNamespace(monotonic=time.monotonic, sleep=write))
+    flight_recorder.collect("a1", [0], (), own_folder / "hang")
+    os.close(reader)
+    assert (own_folder / "hang" / "rank-0.nccl").read_text() == "collectives of rank 0"
+
+
+def test_a_rank_that_is_stopped_is_not_awaited(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipe has a reader, who reads nothing."""
+    monkeypatch.setattr(flight_recorder, "ANSWER_SECONDS", 3600.0)
+    pipe = Path(f"{flight_recorder.environment('a1')['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}0.pipe")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    Watched("a1", 1)
+    (own_folder / "hang").mkdir()
+    flight_recorder.collect("a1", [0, 1], {0}, own_folder / "hang")
+    os.close(reader)
+    assert [path.name for path in (own_folder / "hang").iterdir()] == ["rank-1.nccl"]
 
 
 def test_the_names_are_those_that_torch_reads() -> None:

@@ -13,6 +13,7 @@ from tests.trainer.supervisor.conftest import NewRun, training_work
 from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.observe import flight_recorder
 
 SHORT: dict[str, Any] = {"watchdog": {"training_seconds": 2, "starting_seconds": 20, "restoring_seconds": 2}}
 
@@ -50,16 +51,23 @@ def test_a_rank_that_sleeps_in_a_step(new_run: NewRun) -> None:
     assert "in _listen" in found["rank-0.txt"]  # every thread
 
 
-def test_a_stopped_rank(new_run: NewRun) -> None:
+def test_a_stopped_rank(new_run: NewRun, tmp_path: Path) -> None:
+    """Nobody asks its NCCL, which cannot answer."""
     run = new_run(nodes=2, **SHORT)
-    run.plans = {"*": "finish:100000"}
-    run.start_all()
+    run.plans, run.environment = {"*": "finish:100000"}, {"TMPDIR": str(tmp_path)}
+    leader, _ = run.start_all()
     pids = run.wait_for_training()
+    stem = flight_recorder.environment(leader.wait_for_event("ranks_started")["attempt"])["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"]
+    pipe = tmp_path / f"{Path(stem).name}0.pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     os.kill(pids[0], signal.SIGSTOP)
     assert run.wait() == [ExitCode.HANG] * 2, run.logs()
     assert "held up by rank 0 of node 0 (training" in message_of(run, 1)
     assert "its process is stopped" in message_of(run, 1)
     assert "process: stopped" in stacks(run)["rank-0.txt"]
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_a_rank_that_never_gets_through_its_restore(new_run: NewRun) -> None:

@@ -6,7 +6,7 @@ Of a run that hangs it writes the stacks of the ranks into files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -34,7 +34,8 @@ SILENT_SECONDS = 5.0
 """Without a sign of life for so long, a rank gives none."""
 WRITE_SECONDS = flight_recorder.ANSWER_SECONDS + 4.0
 """For the volume, which may be what hangs."""
-_STATES = {"R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": "stopped", "t": "stopped", "Z": "gone"}
+STOPPED = "stopped"
+_STATES = {"R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": STOPPED, "t": STOPPED, "Z": "gone"}
 CHECK_SECONDS = 1.0
 EMPTY_ATTEMPTS = "trainwright_attempts_without_commit"
 OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput", EMPTY_ATTEMPTS)
@@ -201,16 +202,17 @@ async def dump(spec: RunSpec, place: PodPlace, attempt: str, ranks: Sequence[Ran
     for state in states:
         get_log().error("rank_hangs", **state.model_dump(exclude={"pod"}, exclude_none=True))
     files = {rank.number: _page(state, text) for (rank, text), state in zip(texts.items(), states, strict=True)}
-    return Dumped(ranks=states, path=await _keep(spec, attempt, files))
+    stopped = {state.rank for state in states if state.process == STOPPED}
+    return Dumped(ranks=states, path=await _keep(spec, attempt, files, stopped))
 
 
-async def _keep(spec: RunSpec, attempt: str, files: dict[int, str]) -> str | None:
+async def _keep(spec: RunSpec, attempt: str, files: dict[int, str], stopped: Collection[int]) -> str | None:
     """The directory that the files were written to, or None."""
     reason = "the run has no state directory"
     if spec.state_directory is not None and "://" not in spec.state_directory:
         directory = Path(spec.state_directory) / f"hang-{attempt}"
         try:
-            await asyncio.wait_for(in_daemon_thread(lambda: _write(directory, attempt, files)), WRITE_SECONDS)
+            await asyncio.wait_for(in_daemon_thread(lambda: _write(directory, attempt, files, stopped)), WRITE_SECONDS)
         except OSError as error:  # TimeoutError is one
             reason = error.strerror or f"the volume did not answer within {WRITE_SECONDS:g} s"
         else:
@@ -220,11 +222,11 @@ async def _keep(spec: RunSpec, attempt: str, files: dict[int, str]) -> str | Non
     return None
 
 
-def _write(directory: Path, attempt: str, files: dict[int, str]) -> None:
+def _write(directory: Path, attempt: str, files: dict[int, str], stopped: Collection[int]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for rank, text in files.items():
         (directory / f"rank-{rank}.txt").write_text(text)
-    flight_recorder.collect(attempt, list(files), directory)
+    flight_recorder.collect(attempt, list(files), stopped, directory)
 
 
 def _state(rank: Rank, place: PodPlace, frame: Frame | None) -> RankState:
