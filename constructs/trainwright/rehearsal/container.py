@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.operators.ending import ContainerEnd
+from trainwright.rehearsal.brought import write_supervisor
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, not_found
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import Blocker, CannotWorkError
@@ -22,7 +23,7 @@ from trainwright.rehearsal.ray import GCS, starts_ray, write_ray
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
-from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name a network interface of the cluster's machines."""
@@ -88,6 +89,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     if found.problems:
         raise CannotWorkError(found.problems)
     folders = mounted_folders(pod.spec, container, found.values, setting.workspace.volumes(pod.name))
+    if BROUGHT_FOLDER in folders and BROUGHT_FOLDER not in options.mounts:
+        write_supervisor(folders[BROUGHT_FOLDER])
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
