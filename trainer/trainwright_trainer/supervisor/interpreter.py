@@ -17,8 +17,12 @@ def interpreter() -> tuple[str, ...]:
     """Its words, before ``-m MODULE``. One that a pod brought along starts by its own loader: the image may have none, or
     another C library's.
     """
-    brought = brought_python(sys.prefix)
-    return brought if os.path.exists(brought[0]) else (sys.executable,)
+    return brought_python(sys.prefix) if brought() else (sys.executable,)
+
+
+def brought() -> bool:
+    """Whether this Python is one that a pod brought along, and so not the image's."""
+    return os.path.exists(brought_python(sys.prefix)[0])
 
 
 def hand_path(inherited: Mapping[str, str]) -> dict[str, str]:
