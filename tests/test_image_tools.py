@@ -21,9 +21,9 @@ import pytest
 from tools.images import build, layers
 from tools.images.container import Image, Place, capabilities, configure, quantity, resources, seccomp
 
-from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, objects_in
-from trainwright.rehearsal.pod import create_pod
-from trainwright.rehearsal.volumes import VolumeFolders
+from trainwright.rehearsal.stated.objects import CannotPlayError, CannotWorkError, find_objects, objects_in
+from trainwright.rehearsal.stated.pod import create_pod
+from trainwright.rehearsal.stated.volumes import VolumeFolders
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "dist" / "laptop" / "training" / "runs" / "digits-ddp.k8s.yaml"

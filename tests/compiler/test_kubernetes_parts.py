@@ -26,9 +26,9 @@ from trainwright.manifest.provenance import origin
 from trainwright.model import file_schema
 from trainwright.page.drawing import drawing
 from trainwright.reading import validate_data
-from trainwright.rehearsal.checks import check_objects
+from trainwright.rehearsal.checks.manifests import check_objects
 from trainwright.rehearsal.differences import leave_out_containers
-from trainwright.rehearsal.objects import find_objects
+from trainwright.rehearsal.stated.objects import find_objects
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import ClaimMount, KubernetesContainer, KubernetesMount, Run, ScriptWorkload, Security

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from tools.images.build import default_tag
 
-from trainwright.rehearsal.objects import objects_in
+from trainwright.rehearsal.stated.objects import objects_in
 from trainwright_trainer.contract import TerminationMessage
 
 ROOT = Path(__file__).resolve().parents[2]

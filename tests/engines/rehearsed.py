@@ -34,7 +34,7 @@ import sys
 from pathlib import Path
 from trainwright.rehearsal.console import foundation_of
 from trainwright.rehearsal.scale import scale_down
-from trainwright.rehearsal.objects import find_objects, objects_in
+from trainwright.rehearsal.stated.objects import find_objects, objects_in
 from trainwright.rehearsal.setting import Options
 path = Path(sys.argv[1])
 print(scale_down(find_objects(objects_in(path), foundation_of(path)), Options()).specification.spec.model_dump_json())

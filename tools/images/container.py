@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.manifest.template.bringing import BRING_CONTAINER
-from trainwright.rehearsal.environment import command_line, container_environment
-from trainwright.rehearsal.kinds import Container, Volume
-from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Objects
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.volumes import VolumeFolders, rendered_files, write_files
+from trainwright.rehearsal.stated.environment import command_line, container_environment
+from trainwright.rehearsal.stated.kinds import Container, Volume
+from trainwright.rehearsal.stated.objects import Blocker, CannotPlayError, CannotWorkError, Objects
+from trainwright.rehearsal.stated.pod import Pod
+from trainwright.rehearsal.stated.volumes import VolumeFolders, rendered_files, write_files
 
 Tree = Mapping[str, Any]
 

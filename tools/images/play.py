@@ -27,11 +27,11 @@ from typing import NoReturn
 
 from tools.images.container import SECCOMP, Image, Place, bundle
 
-from trainwright.rehearsal.kinds import Probe
-from trainwright.rehearsal.objects import CannotWorkError, Objects, UsageError, find_objects, objects_in
 from trainwright.rehearsal.observer import parse_event
-from trainwright.rehearsal.pod import create_pod
 from trainwright.rehearsal.setting import Workspace
+from trainwright.rehearsal.stated.kinds import Probe
+from trainwright.rehearsal.stated.objects import CannotWorkError, Objects, UsageError, find_objects, objects_in
+from trainwright.rehearsal.stated.pod import create_pod
 
 INSIDE = "TRAINWRIGHT_IN_OWN_NAMESPACES"
 GATEWAY, FIRST, BITS = "10.77.0.1", IPv4Address("10.77.0.2"), 24

@@ -17,7 +17,7 @@ from trainwright.project.status import last_records
 
 if TYPE_CHECKING:
     from trainwright.project.load import Sources
-    from trainwright.rehearsal.network import NetworkMode
+    from trainwright.rehearsal.networks.network import NetworkMode
     from trainwright.rehearsal.setting import FaultKind
     from trainwright.run import Run
 

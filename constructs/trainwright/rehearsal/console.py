@@ -17,13 +17,13 @@ from rich.text import Text
 
 from trainwright.findings import visible
 from trainwright.operators.ending import ContainerEnd, Decision, IndexFailed, PodEnd, Replace, Restart
-from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
+from trainwright.rehearsal.faults.verdict import termination_message
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
-from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse
 from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.stated.objects import CannotWorkError, UsageError, objects_in
+from trainwright.rehearsal.stated.pod import Pod
 from trainwright.rehearsal.table import PodTable
-from trainwright.rehearsal.verdict import termination_message
 from trainwright.report.screen import Screen, can_redraw
 from trainwright_trainer.contract import EXIT_CODES, ExitCode
 from trainwright_trainer.contract.exit_codes import Disposition

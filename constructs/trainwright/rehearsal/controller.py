@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.operators.ending import Controller, Decision, IndexDone, IndexFailed, JobEnd, PodEnd, Question, Replace, Restart
-from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.objects import Slot
 from trainwright.rehearsal.observer import Observer
+from trainwright.rehearsal.processes.kubelet import PodRun
+from trainwright.rehearsal.stated.objects import Slot
 
 ENDLESS = 5
 """So many pods that end one after the other before they are ready show that the next one will not be, where none waits."""

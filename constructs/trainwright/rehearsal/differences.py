@@ -13,12 +13,12 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
-from trainwright.rehearsal.container import INTERFACE_VARIABLES
-from trainwright.rehearsal.environment import container_environment, find_program
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import NETWORK_POLICY, Objects, with_containers
+from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
 from trainwright.rehearsal.setting import Options, Setting
-from trainwright.rehearsal.volumes import SHARED_MEMORY
+from trainwright.rehearsal.stated.environment import container_environment, find_program
+from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, with_containers
+from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
 
@@ -49,7 +49,7 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
 
     These are containers beside the one that trains whose program is only in their image, such as a log collector, the one that
     waits for data to be fetched, the one that installs packages, and the one that brings the supervisor: what stands for it is
-    in its place (:mod:`brought`).
+    in its place (:mod:`processes.brought`).
     """
     kept, differences = {}, dict[Difference, None]()
     for slot in objects.slots:

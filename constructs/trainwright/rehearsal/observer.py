@@ -9,8 +9,8 @@ from typing import Any
 
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal.differences import Difference
-from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
+from trainwright.rehearsal.stated.pod import Pod
 
 WARNING_LEVELS = ("warning", "error", "critical")
 

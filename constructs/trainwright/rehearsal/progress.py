@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from trainwright.rehearsal.observer import Event
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.pod import Pod
 
 Connect = Callable[[], socket.socket]
 POLL_SECONDS, ANSWER_SECONDS = 0.1, 2.0

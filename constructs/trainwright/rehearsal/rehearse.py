@@ -17,14 +17,22 @@ from typing import Any, Literal
 
 from trainwright.operators import operator
 from trainwright.operators.ending import PodEnd, Question
-from trainwright.rehearsal.bridge import open_network
-from trainwright.rehearsal.checks import RENDEZVOUS, check_addresses, check_libraries, check_objects, check_ray, check_run
+from trainwright.rehearsal.checks.machine import check_addresses, check_libraries, check_ray, check_run
+from trainwright.rehearsal.checks.manifests import RENDEZVOUS, check_objects
 from trainwright.rehearsal.controller import RunController, RunResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, leave_out_containers, local_differences
-from trainwright.rehearsal.dns import ClusterDns
-from trainwright.rehearsal.faults import Fault, Faults, damage_newest, faults
-from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.objects import (
+from trainwright.rehearsal.faults.made import Fault, Faults, damage_newest, faults
+from trainwright.rehearsal.faults.verdict import Comparison, Verdict, termination_message
+from trainwright.rehearsal.networks.bridge import open_network
+from trainwright.rehearsal.networks.dns import ClusterDns
+from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
+from trainwright.rehearsal.processes.container import try_namespaces
+from trainwright.rehearsal.processes.kubelet import PodRun
+from trainwright.rehearsal.processes.ssh import with_keys
+from trainwright.rehearsal.progress import ANSWER_SECONDS, Connect, Progress, answer_of, follow
+from trainwright.rehearsal.scale import Scaled, scale_down
+from trainwright.rehearsal.setting import Options, Setting, Workspace
+from trainwright.rehearsal.stated.objects import (
     Blocker,
     CannotPlayError,
     CannotWorkError,
@@ -33,14 +41,8 @@ from trainwright.rehearsal.objects import (
     find_objects,
     find_specification,
 )
-from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.progress import ANSWER_SECONDS, Connect, Progress, answer_of, follow
-from trainwright.rehearsal.scale import Scaled, scale_down
-from trainwright.rehearsal.setting import Options, Setting, Workspace
-from trainwright.rehearsal.ssh import with_keys
-from trainwright.rehearsal.verdict import Comparison, Verdict, termination_message
-from trainwright.rehearsal.volumes import PathRewriter, claim_folders
+from trainwright.rehearsal.stated.pod import Pod
+from trainwright.rehearsal.stated.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
@@ -144,7 +146,8 @@ def _rehearse(
     """Play it once; with faults returns the workspace with a copy of what volumes held before."""
     scaled, training = _checked(manifests, foundation, options), TrainingLog()
     wanted = faults(options.faults, options.chaos, options.seed, scaled.objects)
-    with open_network(_meeting_ports(scaled), options.network) as network, (place := Workspace(workspace)).opened():
+    opened = open_network(_meeting_ports(scaled), options.network, try_namespaces)
+    with opened as network, (place := Workspace(workspace)).opened():
         if problems := list(check_addresses(scaled.objects, network)):
             raise CannotPlayError(problems)
         if not network.has_names and any(one.kind == "partition" for one in wanted):

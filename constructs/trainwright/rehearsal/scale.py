@@ -15,9 +15,9 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.operators import operator
 from trainwright.operators.operator import Size
 from trainwright.rehearsal.differences import Difference
-from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, PodSpec
-from trainwright.rehearsal.objects import Objects, Specification, find_objects, find_specification
 from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.stated.kinds import ConfigMap, Container, EnvVar, PodSpec
+from trainwright.rehearsal.stated.objects import Objects, Specification, find_objects, find_specification
 from trainwright.rendezvous.mpi import fewer_hosts
 from trainwright_trainer.contract import Script, Training
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Literal
 
-from trainwright.rehearsal.dns import ClusterDns
-from trainwright.rehearsal.kinds import ClaimVolume, VolumeMount
-from trainwright.rehearsal.network import Network, NetworkMode
-from trainwright.rehearsal.objects import Objects, Slot, Specification, UsageError
-from trainwright.rehearsal.pod import Pod, create_pod
-from trainwright.rehearsal.volumes import VolumeFolders
+from trainwright.rehearsal.networks.dns import ClusterDns
+from trainwright.rehearsal.networks.network import Network, NetworkMode
+from trainwright.rehearsal.stated.kinds import ClaimVolume, VolumeMount
+from trainwright.rehearsal.stated.objects import Objects, Slot, Specification, UsageError
+from trainwright.rehearsal.stated.pod import Pod, create_pod
+from trainwright.rehearsal.stated.volumes import VolumeFolders
 from trainwright_trainer.contract.layout import CHECKPOINT_ENV
 
 FaultKind = Literal["kill", "preempt", "node-lost", "oom", "hang", "partition"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from trainwright.rehearsal.objects import Slot
+from trainwright.rehearsal.stated.objects import Slot
 from trainwright.report.screen import columns
 
 COLUMNS = ("pod", "phase", "step", "rate", "restarts")

@@ -12,7 +12,7 @@ from typing import Any
 from tests.processes import PATIENCE_SECONDS
 
 from trainwright.rehearsal import Observer, Options, rehearse
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.pod import Pod
 
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu"}
 

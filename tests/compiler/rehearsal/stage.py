@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.observer import Event
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.pod import Pod
 
 ROOT = Path(__file__).resolve().parents[3]
 DIST = ROOT / "dist"

@@ -13,10 +13,11 @@ from ruamel.yaml import YAML
 from tests.compiler.rehearsal.stage import DIST, Manifest, of_kind, options
 
 from trainwright.rehearsal import CannotWorkError
-from trainwright.rehearsal.checks import check_objects, check_run
+from trainwright.rehearsal.checks.machine import check_run
+from trainwright.rehearsal.checks.manifests import check_objects
 from trainwright.rehearsal.console import foundation_of
 from trainwright.rehearsal.differences import leave_out_containers
-from trainwright.rehearsal.objects import find_objects, find_specification, objects_in
+from trainwright.rehearsal.stated.objects import find_objects, find_specification, objects_in
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).with_name("broken.yaml"))
 ONLY_THE_IMAGE = ("only the image has it", "ray: command not found")

@@ -20,9 +20,11 @@ from tests.compiler.rehearsal.stage import (
     options,
 )
 
-from trainwright.rehearsal import Blocker, CannotPlayError, CannotWorkError, checks, rehearse
-from trainwright.rehearsal.checks import check_objects, check_run
-from trainwright.rehearsal.objects import find_objects, find_specification, objects_in
+from trainwright.rehearsal import Blocker, CannotPlayError, CannotWorkError, rehearse
+from trainwright.rehearsal.checks import machine
+from trainwright.rehearsal.checks.machine import check_run
+from trainwright.rehearsal.checks.manifests import check_objects
+from trainwright.rehearsal.stated.objects import find_objects, find_specification, objects_in
 
 Edit = Callable[[list[Manifest]], object]
 
@@ -217,7 +219,7 @@ def test_an_invalid_specification_is_left_to_the_supervisor() -> None:
 def test_a_library_that_is_not_installed_here_is_told_before_a_pod_starts(
     missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checks, "distributions", lambda name, path: () if name.removesuffix("-cpu") == missing else (name,))
+    monkeypatch.setattr(machine, "distributions", lambda name, path: () if name.removesuffix("-cpu") == missing else (name,))
     with pytest.raises(CannotPlayError) as refused:
         rehearse(objects_in(DIGITS), tmp_path / "w", options())
     assert f"the ranks need {missing}, and {sys.prefix} does not have it" in str(refused.value)

@@ -15,7 +15,7 @@ from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, 
 from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal import Options, rehearse_file
 from trainwright.rehearsal.console import first_failure
-from trainwright.rehearsal.objects import objects_in
+from trainwright.rehearsal.stated.objects import objects_in
 from trainwright_trainer.contract import EXIT_CODES, ExitCode, TerminationMessage
 
 LOG = """

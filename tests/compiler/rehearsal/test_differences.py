@@ -24,8 +24,8 @@ from tests.compiler.rehearsal.stage import (
     stated,
 )
 
-from trainwright.rehearsal.objects import find_objects, objects_in
 from trainwright.rehearsal.scale import Scaled, scale_down
+from trainwright.rehearsal.stated.objects import find_objects, objects_in
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.data import PythonSource, TokenFiles
 from trainwright_trainer.contract.spec import Preflight

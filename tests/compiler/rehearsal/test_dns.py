@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifests, of_kind
 
-from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.network import Loopback
-from trainwright.rehearsal.objects import find_objects
+from trainwright.rehearsal.networks.dns import ClusterDns, Unresolvable
+from trainwright.rehearsal.networks.network import Loopback
+from trainwright.rehearsal.stated.objects import find_objects
 
 PROBE = {"httpGet": {"port": "http"}}
 

@@ -19,8 +19,8 @@ from tests.processes import is_running
 
 from trainwright.operators.ending import IndexDone, Replace
 from trainwright.rehearsal import UsageError
-from trainwright.rehearsal.container import INIT
-from trainwright.rehearsal.container_init import KILLED
+from trainwright.rehearsal.processes.container import INIT
+from trainwright.rehearsal.processes.container_init import KILLED
 
 PATIENCE_SECONDS = 150.0
 

@@ -12,9 +12,9 @@ from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
 from trainwright.command.references import expand, unresolved
 from trainwright.operators.job.child_jobs import INDEX_KEY
-from trainwright.rehearsal.environment import Environment, container_environment
-from trainwright.rehearsal.objects import find_objects
-from trainwright.rehearsal.pod import create_pod
+from trainwright.rehearsal.stated.environment import Environment, container_environment
+from trainwright.rehearsal.stated.objects import find_objects
+from trainwright.rehearsal.stated.pod import create_pod
 
 CALLER = {"TOKEN": "from-the-caller"}
 

@@ -14,10 +14,10 @@ from tests.compiler.rehearsal.test_console import run
 from trainwright.operators.ending import Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.console import as_document
-from trainwright.rehearsal.faults import faults
-from trainwright.rehearsal.objects import find_objects, objects_in
+from trainwright.rehearsal.faults.made import faults
 from trainwright.rehearsal.progress import Progress
 from trainwright.rehearsal.scale import scale_down
+from trainwright.rehearsal.stated.objects import find_objects, objects_in
 
 TRAIN = """
 import json, os, pathlib, subprocess, sys, time

@@ -9,7 +9,7 @@ import pytest
 from tests.compiler.rehearsal.stage import play
 from tests.programs import needs
 
-from trainwright.rehearsal.objects import objects_in
+from trainwright.rehearsal.stated.objects import objects_in
 
 MANIFESTS = os.environ.get("TRAINWRIGHT_MANIFESTS")
 pytestmark = [

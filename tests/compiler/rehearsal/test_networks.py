@@ -14,14 +14,15 @@ from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifest
 from tests.compiler.rehearsal.test_pods import MEET, READY
 
 from trainwright.rehearsal import UsageError
-from trainwright.rehearsal.bridge import open_network
 from trainwright.rehearsal.console import as_document
-from trainwright.rehearsal.network import NetworkMode
+from trainwright.rehearsal.networks.bridge import open_network
+from trainwright.rehearsal.networks.network import NetworkMode
+from trainwright.rehearsal.processes.container import try_namespaces
 
 
 @pytest.fixture(scope="module", autouse=True)
 def namespaces() -> None:
-    with open_network((), None) as network:
+    with open_network((), None, try_namespaces) as network:
         if not network.has_names:
             pytest.skip(f"needs network namespaces: {network.note}")
 
@@ -170,14 +171,15 @@ def test_what_shares_a_network_cannot_be_parted(tmp_path: Path) -> None:
 WITHOUT = """
 import ctypes, os
 from trainwright.rehearsal import UsageError
-from trainwright.rehearsal.bridge import open_network
+from trainwright.rehearsal.networks.bridge import open_network
+from trainwright.rehearsal.processes.container import try_namespaces
 assert ctypes.CDLL(None).unshare(0x10000000) == 0
 with open("/proc/sys/user/max_user_namespaces", "w") as file:
     file.write("0")
-with open_network([29500], None) as network:
+with open_network([29500], None, try_namespaces) as network:
     print(network.note, network.port(29500) != 29500)
 try:
-    open_network([], "own").__enter__()
+    open_network([], "own", try_namespaces).__enter__()
 except UsageError as error:
     print(error)
 """

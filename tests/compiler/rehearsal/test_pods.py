@@ -11,7 +11,7 @@ from tests.compiler.example import Data, command, compiled
 from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, play, stated
 
 from trainwright.rehearsal import UsageError
-from trainwright.rehearsal.network import NetworkMode
+from trainwright.rehearsal.networks.network import NetworkMode
 
 MEET = """
 import http.server, json, os, pathlib, socket, sys, threading, time, urllib.request

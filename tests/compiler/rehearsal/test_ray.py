@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.compiler.rehearsal.stage import DIGITS, DIST, Manifest, of_kind, options, play
 
-from trainwright.rehearsal.checks import check_ray
-from trainwright.rehearsal.objects import find_objects, objects_in
-from trainwright.rehearsal.ray import write_ray
+from trainwright.rehearsal.checks.machine import check_ray
+from trainwright.rehearsal.processes.ray import write_ray
+from trainwright.rehearsal.processes.ssh import write_program
 from trainwright.rehearsal.scale import scale_down
-from trainwright.rehearsal.ssh import write_program
+from trainwright.rehearsal.stated.objects import find_objects, objects_in
 
 RAY_TRAIN = DIST / "ray-l40s" / "ray" / "runs" / "ray-train.k8s.yaml"
 

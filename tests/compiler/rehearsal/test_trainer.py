@@ -25,9 +25,9 @@ from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 from trainwright.compile import compile_run
 from trainwright.project.load import load_cluster, load_run_file
 from trainwright.rehearsal import rehearse_file
-from trainwright.rehearsal.objects import objects_in
 from trainwright.rehearsal.observer import Event
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.objects import objects_in
+from trainwright.rehearsal.stated.pod import Pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -37,10 +37,11 @@ REHEARSE = """
 import sys
 from pathlib import Path
 from rich.console import Console
-from trainwright.rehearsal import Options, console, objects, rehearse
+from trainwright.rehearsal import Options, console, rehearse
+from trainwright.rehearsal.stated.objects import objects_in
 observer = console.ConsoleObserver(Console(width=200))
 options = Options()
-result = rehearse(objects.objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
+result = rehearse(objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
 console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
 sys.exit(result.exit_code)
 """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.rehearsal.volumes import PathRewriter
+from trainwright.rehearsal.stated.volumes import PathRewriter
 
 REWRITE = PathRewriter({"/data": Path("/w/claims/data"), "/data/cache": Path("/w/cache"), "/tmp": Path("/w/tmp")})
 

@@ -21,11 +21,11 @@ from trainwright.objects.fields import mapping
 from trainwright.objects.network import DNS, End, closing
 from trainwright.program.slots import HOST_FILES, PROCESSES
 from trainwright.reading.document import Document
-from trainwright.rehearsal.environment import container_environment
-from trainwright.rehearsal.kinds import Container, PodSpec
-from trainwright.rehearsal.objects import NETWORK_POLICY, Blocker, Objects, Slot, Specification
-from trainwright.rehearsal.pod import create_pod
-from trainwright.rehearsal.volumes import Files, rendered_files
+from trainwright.rehearsal.stated.environment import container_environment
+from trainwright.rehearsal.stated.kinds import Container, PodSpec
+from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Blocker, Objects, Slot, Specification
+from trainwright.rehearsal.stated.pod import create_pod
+from trainwright.rehearsal.stated.volumes import Files, rendered_files
 from trainwright.validate.manifests import Manifest
 from trainwright.validate.programs import program_findings
 from trainwright_trainer.contract.layout import BIND_ENV, BROUGHT_FOLDER, SUPERVISE_COMMAND, brought_command

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainwright.rehearsal.environment import find_program
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.ssh import write_program
+from trainwright.rehearsal.processes.ssh import write_program
+from trainwright.rehearsal.stated.environment import find_program
+from trainwright.rehearsal.stated.kinds import Container
 
 GCS = 6379
 """Port of a head that states none (ray start --help)."""

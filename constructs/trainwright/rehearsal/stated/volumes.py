@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from trainwright.command.references import expand
-from trainwright.rehearsal.environment import STAND_IN
-from trainwright.rehearsal.kinds import (
+from trainwright.rehearsal.stated.environment import STAND_IN
+from trainwright.rehearsal.stated.kinds import (
     ConfigMapVolume,
     Container,
     DownwardVolume,
@@ -21,8 +21,8 @@ from trainwright.rehearsal.kinds import (
     Volume,
     VolumeMount,
 )
-from trainwright.rehearsal.objects import Blocker, Objects
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.objects import Blocker, Objects
+from trainwright.rehearsal.stated.pod import Pod
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
 """Stays this machine's own: programs reach it through shm_open, which no rewriting of paths can redirect."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from trainwright.command.references import expand, unresolved
 from trainwright.objects.formats import amount
-from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector, PodSpec
-from trainwright.rehearsal.objects import Blocker, Objects
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.stated.kinds import ConfigMap, Container, EnvVar, KeySelector, PodSpec
+from trainwright.rehearsal.stated.objects import Blocker, Objects
+from trainwright.rehearsal.stated.pod import Pod
 
 STAND_IN = "stand-in"
 

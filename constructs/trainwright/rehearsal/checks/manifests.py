@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-import errno
-import re
-import socket
-import sys
 from collections.abc import Iterator
-from importlib.metadata import distributions, requires
-from pathlib import Path
 
-from trainwright.rehearsal.agreements import check_agreements
-from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.environment import Environment, command_line, container_environment
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.meeting import check_meeting
-from trainwright.rehearsal.network import Loopback, Network
-from trainwright.rehearsal.objects import Blocker, Objects, Specification
-from trainwright.rehearsal.pod import Pod, create_pod
-from trainwright.rehearsal.probes import check_probes, known_ports
-from trainwright.rehearsal.programs import check_programs
-from trainwright.rehearsal.ray import starts_ray
-from trainwright.rehearsal.setting import Options, own_programs
-from trainwright.rehearsal.volumes import check_volumes, rendered_files
+from trainwright.rehearsal.checks.agreements import check_agreements
+from trainwright.rehearsal.checks.meeting import check_meeting
+from trainwright.rehearsal.checks.probes import check_probes, known_ports
+from trainwright.rehearsal.checks.programs import check_programs
+from trainwright.rehearsal.networks.dns import ClusterDns, Unresolvable
+from trainwright.rehearsal.networks.network import Loopback
+from trainwright.rehearsal.setting import Options
+from trainwright.rehearsal.stated.environment import Environment, command_line, container_environment
+from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.objects import Blocker, Objects, Specification
+from trainwright.rehearsal.stated.pod import Pod, create_pod
+from trainwright.rehearsal.stated.volumes import check_volumes, rendered_files
 from trainwright_trainer.contract import Script
-from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.engine import EngineName
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import MPIRendezvous
-from trainwright_trainer.contract.training import Training
 
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
 """Endings of the names of variables whose whole value is a host, with or without a port."""
-EXTRAS: dict[EngineName, tuple[str, ...]] = {
-    "ddp": ("torch",), "fsdp2": ("torch",), "deepspeed": ("torch", "deepspeed"), "horovod": ("torch", "horovod"),
-    "tensorflow": ("tensorflow",),
-}
-"""Engine -> the extras of our trainer's package that bring what it trains with."""
-MOST_PODS = 200
 MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Variables from which torch and torchrun take the port of the rendezvous."""
 RENDEZVOUS = "rendezvous"
 """Name of the container port where the ranks meet."""
-
-
-def check_run(objects: Objects) -> Iterator[Blocker]:
-    """Whether it would start anything, and whether one machine can play so many pods."""
-    spec = objects.workload["spec"]
-    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
-        yield Blocker(objects.where, "it is suspended, so no pod would start", "remove suspend")
-    if len(objects.slots) > MOST_PODS:
-        yield Blocker(objects.where, f"it has {len(objects.slots)} pods", f"rehearse fewer: --nodes {MOST_PODS}")
-
-
-def check_libraries(specification: Specification | None, programs: Path) -> Iterator[Blocker]:
-    """Whether the environment that stands for the image has what our trainer's ranks import."""
-    work, folder = specification.spec.work if specification else None, programs.parent
-    extras = EXTRAS[work.engine] if isinstance(work, Training) else ("xgboost",) if isinstance(work, Boosting) else ()
-    packages = [str(path) for path in folder.glob("lib/python3*/site-packages")]
-    if programs == own_programs():
-        packages += sys.path
-    missing = [
-        library for extra in extras for library in _of_extra(extra)
-        if not any(list(distributions(name=name, path=packages)) for name in (library, f"{library}-cpu"))
-    ]
-    if missing:
-        message = f"the ranks need {', '.join(missing)}, and {folder} does not have {'it' if len(missing) == 1 else 'them'}"
-        fix = f"run: {programs / 'python'} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
-        small = "; where you need no CUDA, first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-        yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
-
-
-def check_ray(objects: Objects, programs: Path) -> Iterator[Blocker]:
-    """Whether that environment has Ray's dashboard, through which a RayJob is handed in: without it Ray starts none."""
-    packages = [str(path) for path in programs.parent.glob("lib/python3*/site-packages")]
-    if starts_ray(objects.containers) and not list(distributions(name="aiohttp-cors", path=packages)):
-        yield Blocker("this machine", f"a RayJob is handed in through Ray's dashboard, which {programs.parent} does not have",
-                      f"run: {programs / 'python'} -m pip install 'ray[default]'")
-
-
-def _of_extra(extra: str) -> list[str]:
-    """Distributions that an extra of our trainer's package asks for by itself."""
-    lines = (line.partition(";") for line in requires("trainwright-trainer") or ())
-    names = [re.match(r"[A-Za-z0-9._-]+", name) for name, _, marker in lines if re.search(rf"extra == .{extra}.$", marker)]
-    return [name[0] for name in names if name]
 
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Blocker]:
@@ -227,28 +169,3 @@ def _check_specification(container: Container, specification: Specification, whe
         elif found is None and number not in declared:
             message = f"{key} in {specification.where} is {number}, and the container declares no such port"
             yield Blocker(f"{where}, ports", message, f"add containerPort {number} with the name {name}")
-
-
-def check_addresses(objects: Objects, network: Network) -> Iterator[Blocker]:
-    """Whether each pod can have its loopback address, and whether its declared ports are free there."""
-    for slot in objects.slots if isinstance(network, Loopback) else ():
-        address = network.address(slot.number)
-        ports = [one.container_port for container in slot.spec.all_containers for one in container.ports]
-        for port in dict.fromkeys([0, *map(network.port, ports)]):
-            if problem := _try_to_bind(address, port):
-                yield Blocker(f"this machine, address {address} of {slot.name}", *problem)
-                break
-
-
-def _try_to_bind(address: str, port: int) -> tuple[str, str] | None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            attempt.bind((address, port))
-        except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                return "this machine does not have that address", f"on macOS, add it: sudo ifconfig lo0 alias {address}"
-            if error.errno == errno.EADDRINUSE:
-                return f"port {port} is in use on all addresses", "stop the process that listens there"
-            return f"port {port} cannot be used: {error.strerror}", "free the address"
-    return None

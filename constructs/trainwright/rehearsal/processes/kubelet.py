@@ -15,14 +15,14 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from trainwright.operators.ending import ContainerEnd, PodEnd
-from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
-from trainwright.rehearsal.environment import find_program, not_found
-from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
-from trainwright.rehearsal.network import Network
+from trainwright.rehearsal.networks.network import Network
 from trainwright.rehearsal.observer import Observer
-from trainwright.rehearsal.place import publish, write_hosts
-from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.processes.container import ContainerRun, LocalProcess, set_up
+from trainwright.rehearsal.processes.place import publish, write_hosts
 from trainwright.rehearsal.setting import Setting
+from trainwright.rehearsal.stated.environment import find_program, not_found
+from trainwright.rehearsal.stated.kinds import Container, Exec, HttpGet, Probe, TcpSocket
+from trainwright.rehearsal.stated.pod import Pod
 
 OnLine = Callable[[Pod, str, str], None]
 NeverReady = Callable[[Pod, str], None]

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from trainwright.objects.formats import amount
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.volumes import SHARED_MEMORY
+from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.pod import Pod
+from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
 
 DEFAULT_MEMORY = 64 << 20
 """Of /dev/shm where a pod states none (containerd, defaultShmSize)."""

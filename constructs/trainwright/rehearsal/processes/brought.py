@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 import trainwright_trainer
-from trainwright.rehearsal.ssh import write_program
+from trainwright.rehearsal.processes.ssh import write_program
 from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
 
 HAND = ("__init__.py", "run", "adapters")

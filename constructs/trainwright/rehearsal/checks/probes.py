@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from trainwright.command.model import Simple
 from trainwright.command.reading import read
-from trainwright.rehearsal.agreements import started
-from trainwright.rehearsal.kinds import Container, Probe
-from trainwright.rehearsal.objects import Blocker, Slot, Specification
+from trainwright.rehearsal.checks.agreements import started
+from trainwright.rehearsal.stated.kinds import Container, Probe
+from trainwright.rehearsal.stated.objects import Blocker, Slot, Specification
 from trainwright_trainer.contract.layout import SPEC_ENV
 
 SERVED = ("/livez", "/readyz", "/metrics")

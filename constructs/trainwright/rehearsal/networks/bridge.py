@@ -10,18 +10,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
-from trainwright.rehearsal.container import INIT, PYTHON
-from trainwright.rehearsal.network import Network, NetworkMode, loopback
-from trainwright.rehearsal.objects import UsageError
-from trainwright.rehearsal.place import Place
+from trainwright.rehearsal.networks.network import Network, NetworkMode, loopback
+from trainwright.rehearsal.stated.objects import UsageError
 
+PYTHON = (sys.executable, "-I", "-S")
+"""Without anything of this environment's, so that it starts in milliseconds."""
 BRIDGE_INIT = Path(__file__).with_name("bridge_init.py")
 NETWORK = IPv4Network("10.244.0.0/16")
 """kubeadm's usual network of pods. No route leads out of it."""
@@ -81,12 +80,13 @@ class Bridge(Network):
 
 
 @contextmanager
-def open_network(declared: Iterable[int], wanted: NetworkMode | None) -> Iterator[Network]:
+def open_network(declared: Iterable[int], wanted: NetworkMode | None, trial: Callable[[Network], None]) -> Iterator[Network]:
     """Networks of the pods' own where this machine lets them be, else loopback addresses.
 
     Args:
         declared: ports where ranks meet.
         wanted: what there must be.
+        trial: raises OSError where the namespaces are there and a container cannot enter them.
 
     Raises:
         UsageError: there cannot be what is wanted.
@@ -95,7 +95,7 @@ def open_network(declared: Iterable[int], wanted: NetworkMode | None) -> Iterato
     with ExitStack() as stack:
         if wanted != "loopback":
             try:
-                yield stack.enter_context(_bridge())
+                yield stack.enter_context(_bridge(trial))
                 return
             except _NotHereError as error:
                 why = str(error)
@@ -109,7 +109,7 @@ class _NotHereError(Exception):
 
 
 @contextmanager
-def _bridge() -> Iterator[Bridge]:
+def _bridge(trial: Callable[[Network], None]) -> Iterator[Bridge]:
     if sys.platform != "linux":
         raise _NotHereError("network namespaces are Linux's")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -120,7 +120,7 @@ def _bridge() -> Iterator[Bridge]:
         try:
             try:
                 network = Bridge(ours, holder.pid)
-                _try(network)
+                trial(network)
             except OSError as error:
                 raise _NotHereError(f"this machine gives pods no network namespaces ({error.strerror or error})") from None
             yield network
@@ -139,20 +139,3 @@ def _map_users(holder: int) -> None:
             text = f"{own} {own} 1"
             Path(f"/proc/{holder}/setgroups").write_text("deny")
         Path(f"/proc/{holder}/{kind}_map").write_text(text)
-
-
-def _try(network: Bridge) -> None:
-    """Start a container that has everything, and let it end. Raises :class:`OSError` where that fails."""
-    network.attach(0)
-    with TemporaryDirectory() as folder:
-        memory = Path(folder, "memory")
-        memory.mkdir()
-        network.mount_memory(0, memory, 1 << 20)
-        place = Place(network.namespaces(0), "trial", {"/dev/shm": str(memory)}, (), (folder,), True, "/", (1, 1))  # noqa: S108
-        words = [*PYTHON, str(INIT), str(place), *PYTHON, "-c", "pass"]
-        pipe, inside = subprocess.PIPE, place.namespaces
-        with subprocess.Popen(words, stdin=pipe, stderr=pipe, text=True, pass_fds=inside) as trial:
-            code, told = trial.wait(), trial.stderr.read() if trial.stderr else ""
-        network.detach(0)
-    if code:
-        raise OSError(0, told.strip())

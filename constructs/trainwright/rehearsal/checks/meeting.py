@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from trainwright.rehearsal.dns import ClusterDns, Unresolvable
-from trainwright.rehearsal.environment import container_environment
-from trainwright.rehearsal.objects import Blocker, Objects, Slot
-from trainwright.rehearsal.pod import create_pod
+from trainwright.rehearsal.networks.dns import ClusterDns, Unresolvable
+from trainwright.rehearsal.stated.environment import container_environment
+from trainwright.rehearsal.stated.objects import Blocker, Objects, Slot
+from trainwright.rehearsal.stated.pod import create_pod
 
 ADDRESSES, SIZES, NUMBERS = ("PET_MASTER_ADDR", "MASTER_ADDR"), ("PET_NNODES", "NNODES"), ("PET_NODE_RANK", "NODE_RANK")
 """Of torchrun (torch/distributed/run.py and argparse_util.py) and of scripts that start it."""

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from trainwright.command.launchers import MPI_LAUNCHERS, launches
 from trainwright.command.model import Command, Simple
 from trainwright.command.reading import read
-from trainwright.rehearsal.environment import find_program, not_found
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import Blocker
 from trainwright.rehearsal.setting import IMAGE_DIRECTORY, Options
-from trainwright.rehearsal.volumes import PathRewriter
+from trainwright.rehearsal.stated.environment import find_program, not_found
+from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.objects import Blocker
+from trainwright.rehearsal.stated.volumes import PathRewriter
 
 PROGRAM_ENDINGS = (".py", ".sh", ".pyz")
 """Of files that a command starts, and does not write."""

@@ -5,28 +5,36 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
+import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from trainwright.operators.ending import ContainerEnd
-from trainwright.rehearsal.brought import write_supervisor
-from trainwright.rehearsal.environment import command_line, container_environment, find_program, not_found
-from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import Blocker, CannotWorkError
-from trainwright.rehearsal.place import TEMPORARY, Place, make_place, stated_user
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.ray import GCS, starts_ray, write_ray
+from trainwright.rehearsal.networks.bridge import PYTHON
+from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES, Network
+from trainwright.rehearsal.processes.brought import write_supervisor
+from trainwright.rehearsal.processes.place import TEMPORARY, Place, make_place, stated_user
+from trainwright.rehearsal.processes.ray import GCS, starts_ray, write_ray
+from trainwright.rehearsal.processes.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.ssh import mounts_keys, write_program, write_programs
-from trainwright.rehearsal.volumes import PathRewriter, Rewrite, alike_in_all_pods, mounted_folders, rendered_files, write_files
+from trainwright.rehearsal.stated.environment import command_line, container_environment, find_program, not_found
+from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.objects import Blocker, CannotWorkError
+from trainwright.rehearsal.stated.pod import Pod
+from trainwright.rehearsal.stated.volumes import (
+    PathRewriter,
+    Rewrite,
+    alike_in_all_pods,
+    mounted_folders,
+    rendered_files,
+    write_files,
+)
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
-INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Variables that name a network interface of the cluster's machines."""
 RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 """Without them Open MPI refuses to start where root rehearses a pod of user 1000."""
 SERVERS = ("TF_CONFIG",)
@@ -36,8 +44,6 @@ FROM_CALLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PA
 """What this machine's Python may need to start at all."""
 
 INIT = Path(__file__).with_name("container_init.py")
-PYTHON = (sys.executable, "-I", "-S")
-"""Without anything of this environment's, so that it starts in milliseconds."""
 MESSAGE_BYTES = 4096
 """The most that the kubelet keeps of a termination message."""
 OUTPUT_SECONDS = 2.0
@@ -76,6 +82,23 @@ class LocalProcess:
             pass_fds=self.place.namespaces if self.place else (),
             start_new_session=True,  # the terminal's Ctrl-C is for the rehearsal, which tells the pods
         )
+
+
+def try_namespaces(network: Network) -> None:
+    """Start a container that has everything, and let it end. Raises :class:`OSError` where that fails."""
+    network.attach(0)
+    with TemporaryDirectory() as folder:
+        memory = Path(folder, "memory")
+        memory.mkdir()
+        network.mount_memory(0, memory, 1 << 20)
+        place = Place(network.namespaces(0), "trial", {"/dev/shm": str(memory)}, (), (folder,), True, "/", (1, 1))  # noqa: S108
+        words = [*PYTHON, str(INIT), str(place), *PYTHON, "-c", "pass"]
+        pipe, inside = subprocess.PIPE, place.namespaces
+        with subprocess.Popen(words, stdin=pipe, stderr=pipe, text=True, pass_fds=inside) as trial:
+            code, told = trial.wait(), trial.stderr.read() if trial.stderr else ""
+        network.detach(0)
+    if code:
+        raise OSError(0, told.strip())
 
 
 def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:

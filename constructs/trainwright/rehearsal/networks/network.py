@@ -16,9 +16,11 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
-from trainwright.rehearsal.objects import UsageError
+from trainwright.rehearsal.stated.objects import UsageError
 
 NetworkMode = Literal["own", "loopback"]
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Variables that name a network interface of the cluster's machines."""
 FIRST_PORT, PORTS, BLOCKS = 12000, 40, 500
 """Below the ports that the kernel gives to outgoing connections (ip_local_port_range)."""
 FIRST_ADDRESS = IPv4Address("127.64.0.0")

@@ -14,7 +14,7 @@ from trainwright.findings import CompileError
 from trainwright.manifest.kinds import GroupKind
 from trainwright.operators import operator
 from trainwright.operators.operator import Around, Made, makes_pods
-from trainwright.rehearsal.kinds import ConfigMap, Container, Kind, Object, PodSpec, Secret, Service
+from trainwright.rehearsal.stated.kinds import ConfigMap, Container, Kind, Object, PodSpec, Secret, Service
 from trainwright.validate.manifests import read_objects
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV

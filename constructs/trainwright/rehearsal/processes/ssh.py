@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from trainwright.rehearsal.kinds import PodSpec, Secret
-from trainwright.rehearsal.objects import Blocker, CannotPlayError, Objects
-from trainwright.rehearsal.volumes import Rewrite
+from trainwright.rehearsal.stated.kinds import PodSpec, Secret
+from trainwright.rehearsal.stated.objects import Blocker, CannotPlayError, Objects
+from trainwright.rehearsal.stated.volumes import Rewrite
 from trainwright.rendezvous.mpi import KEYS, ROOT_KEYS, SSHD_FOLDER
 
 PRIVATE, PUBLIC = ("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub", "authorized_keys")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainwright.operators.ending import ContainerEnd, IndexFailed, JobEnd, Replace, Restart
-from trainwright.rehearsal.faults import Fault, Incident
+from trainwright.rehearsal.faults.made import Fault, Incident
 from trainwright.rehearsal.progress import Progress
 from trainwright_trainer.contract import TerminationMessage
 

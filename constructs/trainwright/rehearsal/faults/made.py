@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal.controller import RunController, StopRequest, StopRequests
-from trainwright.rehearsal.kubelet import PodRun, descendants
-from trainwright.rehearsal.objects import Objects, Slot, UsageError
+from trainwright.rehearsal.processes.kubelet import PodRun, descendants
 from trainwright.rehearsal.progress import Progress
 from trainwright.rehearsal.setting import FaultKind, Setting
+from trainwright.rehearsal.stated.objects import Objects, Slot, UsageError
 
 _OF_PODS = frozenset({"preempt", "node-lost", "oom", "partition"})
 _CHAOS: tuple[FaultKind, ...] = ("kill", "preempt", "oom")

@@ -6,8 +6,9 @@ ends, or when standard input closes. Its other end is held by the rehearsal alon
 its pods too.
 
 Run as ``python -I -S container_init.py PLACE COMMAND...``: it imports nothing of this package, to start in milliseconds. PLACE is
-what a pod has of its own, as JSON, or empty where it shares all with this machine (:class:`trainwright.rehearsal.network.Place`).
-Exits with the command's code, 128 + N if signal N ended it, 128 where it cannot be started, as container runtimes report them.
+what a pod has of its own, as JSON, or empty where it shares all with this machine
+(:class:`trainwright.rehearsal.processes.place.Place`). Exits with the command's code, 128 + N if signal N ended it, 128 where it
+cannot be started, as container runtimes report them.
 """
 
 import contextlib

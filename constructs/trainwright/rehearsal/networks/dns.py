@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from trainwright.rehearsal.kinds import Service
-from trainwright.rehearsal.network import Network
-from trainwright.rehearsal.objects import Objects, Slot
+from trainwright.rehearsal.networks.network import Network
+from trainwright.rehearsal.stated.kinds import Service
+from trainwright.rehearsal.stated.objects import Objects, Slot
 
 CLUSTER_DOMAIN = "cluster.local"
 _FILE_ENDINGS = frozenset({

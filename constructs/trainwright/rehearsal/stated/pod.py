@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainwright.rehearsal.kinds import PodSpec
-from trainwright.rehearsal.objects import Slot
+from trainwright.rehearsal.stated.kinds import PodSpec
+from trainwright.rehearsal.stated.objects import Slot
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' alphabet for generated names: no vowels, no lookalikes (k8s.io/apimachinery/pkg/util/rand)."""

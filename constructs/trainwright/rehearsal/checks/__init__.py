@@ -1,0 +1,1 @@
+"""What is found out before a process runs: whether the manifests can work, and whether this machine can play them."""

@@ -1,0 +1,1 @@
+"""Faults that a rehearsal makes, and what became of the run."""

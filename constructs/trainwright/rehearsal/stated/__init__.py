@@ -1,0 +1,1 @@
+"""What the manifests state: their objects, each pod as its controller creates it, its environment and its volumes."""
