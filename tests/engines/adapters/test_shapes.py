@@ -187,7 +187,7 @@ def play(request: pytest.FixtureRequest, compiled: Path, image: Path, tmp_path: 
         spec, [program] = json.loads(files["run.json"]), files.keys() - {"run.json"}
         spec["work"] |= (shape.work or {}) | {"protocol": leaves}
         files |= {"run.json": json.dumps(spec), program: shape.leaves * leaves + files[program]}
-        (folder / "run.yaml").write_text(yaml.safe_dump_all(objects))
+        (folder / "run.yaml").write_text(yaml.safe_dump_all(objects, width=1 << 20))
         run = Rehearsal(folder / "run.yaml", folder, image)
         run.mount("/data", tmp_path / "data")
         return Played(shape, run)
