@@ -13,7 +13,7 @@ def make_image(folder: Path) -> Path:
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "libraries.pth").write_text(sysconfig.get_path("purelib"))
-    command = [folder / "bin" / "python", "-E", "-c", "import pydantic, trainwright_trainer"]
+    command = [str(folder / "bin" / "python"), "-E", "-c", "import pydantic, trainwright_trainer"]
     tried = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert "ModuleNotFoundError: No module named 'trainwright_trainer'" in tried.stderr
     return folder
