@@ -1,17 +1,20 @@
 """Disturb a run of two pods again and again, and hold it to what the trainer promises.
 
-    .venv/bin/python -m benchmarks.chaos --faults 200 --seed 1 --engine ddp [--engine fsdp2] [--directory DIR] [--json FILE]
+    .venv/bin/python -m benchmarks.chaos --faults 200 --seed 1 --engine ddp [--engine fsdp2] [--mode in-place] [--json FILE]
     .venv-engines/deepspeed/bin/python -m benchmarks.chaos --engine deepspeed ...    # after make engines ENGINES=deepspeed
 
 From the root of the repository, on Linux. Faults come in turns at random moments of training, in the middle of saves, and while
 an attempt starts: SIGKILL of a rank, a supervisor, a pod; SIGSTOP; storms of SIGTERM; a disk that is full for a moment; torn,
 swapped and stale files of the newest commit; strangers on the control port; a pod that is frozen for less and for more than the
-limit. Pods that have ended are started again, as a Job does. What must hold:
+limit. Pods that have ended are started again, as a Job does: all together, or where the run recovers in place each by itself.
+Both modes are struck, or one (``--mode``). What must hold:
 
 - nothing that was committed is lost: an attempt goes on from the newest commit that nobody damaged, and every commit verifies;
 - the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
 - where a pod ends, every process of every pod is gone 5 seconds after the limit for a silent peer (of a frozen one: after its
-  thaw); where nothing is wrong with a pod, none ends.
+  thaw); where nothing is wrong with a pod, none ends;
+- in place no pod ends but those that are killed or told to end, and the others wait for these;
+- in the end no process is left, and no segment of shared memory.
 
 The first promise that is broken ends the program with 1, and leaves logs and checkpoints in the directory.
 """
@@ -28,14 +31,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 from benchmarks.chaos_faults import FAULTS, LEAVE_SECONDS, Struck
-from benchmarks.chaos_run import PATIENCE_SECONDS, POLL_SECONDS, STEPS, BrokenPromiseError, ChaosRun
+from benchmarks.chaos_run import MODES, PATIENCE_SECONDS, POLL_SECONDS, STEPS, BrokenPromiseError, ChaosRun, Mode
 from benchmarks.machine import Machine
 
 from trainwright_trainer.checkpoint.volume import CheckpointName
+from trainwright_trainer.supervisor.pod.shared_memory import SharedMemory
 
 ENGINES = ("ddp", "fsdp2", "deepspeed")
 PACKAGES = ("torch", "xxhash")
@@ -62,21 +66,24 @@ class Tally:
 class Chaos:
     """Strikes one engine's runs. ``say`` hears a line for each fault."""
 
-    def __init__(self, engine: str, seed: int, folder: Path, say: Callable[[str], None] = print) -> None:
-        self._engine, self._folder, self._say = engine, folder, say
+    def __init__(
+        self, engine: str, seed: int, folder: Path, say: Callable[[str], None] = print, mode: Mode = "whole-job"
+    ) -> None:
+        self._engine, self._folder, self._say, self._mode = engine, folder, say, mode
         self._dice = random.Random(f"{engine} {seed}")
         self._numbers = count()
         self.tally = Tally()
 
     def strike(self, faults: int, names: tuple[str, ...] = tuple(FAULTS)) -> Tally:
         """So many faults, each kind as often as the others. Raises :class:`BrokenPromiseError`."""
-        expected = self._undisturbed()
+        memory = SharedMemory()
+        expected, lineage = self._undisturbed(), _InPlace if self._mode == "in-place" else _Lineage
         turns = [names[index % len(names)] for index in range(faults)]
         self._dice.shuffle(turns)
         while turns:
-            with ChaosRun(self._engine, self._folder / f"run-{next(self._numbers)}") as run:
+            with ChaosRun(self._engine, self._folder / f"run-{next(self._numbers)}", self._mode) as run:
                 try:
-                    _Lineage(run, self._dice, self.tally, self._say).disturb(turns)
+                    lineage(run, self._dice, self.tally, self._say).disturb(turns)
                     if (found := _final(run)) != expected:
                         differing = ", ".join(_differing(found, expected))
                         raise BrokenPromiseError(f"the final state differs from that of an undisturbed run in {differing}")
@@ -85,10 +92,12 @@ class Chaos:
             self.tally.runs += 1
             self._say(f"{self._engine}: step {STEPS} reached, with the bytes of the undisturbed run")
             shutil.rmtree(run.folder)
+        if segments := memory.clear():
+            raise BrokenPromiseError(f"segments of shared memory are left: {segments}")
         return self.tally
 
     def _undisturbed(self) -> dict[str, tuple[str, ...]]:
-        with ChaosRun(self._engine, self._folder / "undisturbed") as run:
+        with ChaosRun(self._engine, self._folder / "undisturbed", self._mode) as run:
             run.start()
             for pod in run.pods:
                 pod.succeed()
@@ -219,6 +228,84 @@ class _Lineage:
             time.sleep(POLL_SECONDS)
 
 
+class _InPlace(_Lineage):
+    """One run whose attempts come and go in pods that stay."""
+
+    def __init__(self, run: ChaosRun, dice: random.Random, tally: Tally, say: Callable[[str], None]) -> None:
+        super().__init__(run, dice, tally, say)
+        self._told = {0}
+        """Steps of commits that rank 0 has told of, and that nobody damaged."""
+        self._read = self._begun = self._restored = 0
+        """Events that were looked at, attempts before the fault, and the step that the newest one went on from."""
+        self._early = False
+
+    def _start(self, meanwhile: Callable[[], None]) -> None:
+        super()._start(meanwhile)
+        self._tally.attempts -= 1  # all are counted where they are looked at
+
+    def _reach_a_moment(self) -> bool:
+        early, self._early = self._early, False
+        if early:
+            time.sleep(self._dice.uniform(0.0, 5.0))
+        reached = not self._over() if early else super()._reach_a_moment()
+        self._begun = len(self._attempts())
+        return reached
+
+    def _follow(self, name: str, struck: Struck, newest: int) -> None:
+        run, since = self._run, time.monotonic()
+        kept = [pod for node, pod in enumerate(run.pods) if node not in struck.pods]
+        for node in struck.pods:
+            self._wait(lambda pod=run.pods[node]: pod.code is not None, f"the end of node {node}")  # type: ignore[misc]
+            self._tally.codes[run.pods[node].wait()] += 1
+        if not kept:
+            self._wait(self._all_ended, "the end of all pods")
+            self._check_what_it_went_on_from()
+            self._check_commits(struck.lost_step)
+            self._told.discard(struck.lost_step or -1)
+            self._tell(name, struck, "all pods start again")
+            return self._start(struck.meanwhile)
+        for node in struck.pods:
+            run.replace(node)
+        if struck.demand == "ends":
+            self._wait(lambda: self._over() or self._began_again(), f"another attempt after {name} ({struck.detail})")
+            self._early = self._dice.random() < SHARE_WHILE_RESTORING
+        if not self._early:
+            before = max(newest, run.committed_step)
+            self._wait(lambda: self._over() or run.committed_step > before, f"a commit after {name} ({struck.detail})")
+        if self._over():
+            self._wait(self._all_ended, "the end of all pods")
+        if not self._finished() and any(pod.code is not None for pod in kept):
+            raise BrokenPromiseError(f"{name} ({struck.detail}) ended other pods, with {run.codes()}")
+        if not self._finished() and struck.demand == "goes on" and len(self._attempts()) > self._begun:
+            raise BrokenPromiseError(f"{name} ({struck.detail}) ended the attempt")
+        self._check_what_it_went_on_from()
+        self._tell(name, struck, f"{'starts' if self._early else 'commits'} again after {time.monotonic() - since:.1f} s")
+
+    def _attempts(self) -> list[str]:
+        return [event["attempt"] for event in self._run.of_node_0() if event["event"] == "started"]
+
+    def _began_again(self) -> bool:
+        """Whether every pod has started ranks since the fault."""
+        attempts = self._attempts()
+        newest = attempts[-1] if len(attempts) > self._begun else None
+        return all(newest in [event.get("attempt") for event in pod.heard("ranks_started")] for pod in self._run.pods)
+
+    def _check_what_it_went_on_from(self) -> None:
+        """Each attempt, by what rank 0 has told in order."""
+        events = self._run.of_node_0()
+        for event in events[self._read:]:
+            match event["event"]:
+                case "started":
+                    self._tally.attempts, self._restored = self._tally.attempts + 1, 0
+                case "restored":
+                    self._restored = int(event["step"])
+                case "run_started" if self._restored < max(self._told):
+                    raise BrokenPromiseError(f"an attempt went on from step {self._restored} instead of {max(self._told)}")
+                case "checkpoint_committed":
+                    self._told.add(int(event["step"]))
+        self._read = len(events)
+
+
 def _final(run: ChaosRun) -> dict[str, tuple[str, ...]]:
     """File -> digests of the last step's checkpoint, which verifies."""
     record = run.records()[0]
@@ -243,38 +330,42 @@ def main(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="trainwright-chaos-", dir=arguments.directory))
     tallies: dict[str, Tally] = {}
     started = time.monotonic()
-    for engine in arguments.engine or ["ddp"]:
-        chaos = Chaos(engine, arguments.seed, folder / engine, lambda line: print(line, flush=True))
-        tallies[engine] = chaos.tally
+    for engine, mode in product(arguments.engine or ["ddp"], arguments.mode or MODES):
+        name = f"{engine}, {mode}"
+        print(name, flush=True)
+        chaos = Chaos(engine, arguments.seed, folder / engine / mode, lambda line: print(line, flush=True), mode)
+        tallies[name] = chaos.tally
         try:
             chaos.strike(arguments.faults, tuple(arguments.kind or FAULTS))
         except BrokenPromiseError as broken:
-            print(f"{engine}, seed {arguments.seed}, fault {sum(chaos.tally.faults.values())}: {broken}\nsee {folder}")
+            print(f"{name}, seed {arguments.seed}, fault {sum(chaos.tally.faults.values())}: {broken}\nsee {folder}")
             return 1
-        _print(engine, chaos.tally)
+        _print(name, chaos.tally)
     shutil.rmtree(folder)
     print(f"{time.monotonic() - started:.0f} s")
     if arguments.json:
-        engines = {name: vars(tally) for name, tally in tallies.items()}
-        figures = {"machine": asdict(machine), "seed": arguments.seed, "engines": engines}
+        runs = {name: vars(tally) for name, tally in tallies.items()}
+        figures = {"machine": asdict(machine), "seed": arguments.seed, "runs": runs}
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _print(engine: str, tally: Tally) -> None:
+def _print(name: str, tally: Tally) -> None:
     faults = sum(tally.faults.values())
-    print(f"\n{engine}: {faults} faults, {tally.attempts} attempts, {tally.runs} runs with the bytes of an undisturbed one")
-    print(f"  all pods gone after at most {tally.slowest_seconds:.1f} s")
+    print(f"\n{name}: {faults} faults, {tally.attempts} attempts, {tally.runs} runs with the bytes of an undisturbed one")
+    if tally.slowest_seconds:
+        print(f"  all pods gone after at most {tally.slowest_seconds:.1f} s")
     print(f"  exit codes of pods: {', '.join(f'{code} {number}x' for code, number in sorted(tally.codes.items()))}")
-    for name, number in sorted(tally.faults.items()):
-        print(f"  {number:4} {name}")
+    for fault, number in sorted(tally.faults.items()):
+        print(f"  {number:4} {fault}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=200, help="of each engine")
+    parser.add_argument("--faults", type=int, default=200, help="of each engine and mode")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", action="append", choices=ENGINES, help="may be given several times; default: ddp")
+    parser.add_argument("--mode", action="append", choices=MODES, help="may be given several times; default: both")
     parser.add_argument("--kind", action="append", choices=FAULTS, help="may be given several times; default: every kind")
     parser.add_argument("--directory", type=Path, help="where the runs are; the system's temporary folder by default")
     parser.add_argument("--json", type=Path, help="write the figures here too")

@@ -24,8 +24,10 @@ from trainwright_trainer.checkpoint import CommitRecord
 LEAVE_SECONDS = 5.0
 """For every pod to be gone, beyond the limit after which a silent peer counts as lost."""
 
+ALL = tuple(range(PODS))
+
 Demand = Literal["ends", "goes on", "either"]
-"""Of the run after a fault: that all of its pods end, that none does, or that all do the same."""
+"""Of the run after a fault: that all of its pods end, that none does, or that all do the same. Of the attempt, in place."""
 
 
 def _nothing() -> None:
@@ -42,6 +44,8 @@ class Struck:
     detail: str
     has_thawed: bool = False
     """Whether the limit for a silent peer was over before."""
+    pods: tuple[int, ...] = ()
+    """Nodes whose pods end, also where the run recovers in place."""
     lost_step: int | None = None
     """Of the commit that the fault itself has damaged."""
     meanwhile: Callable[[], None] = _nothing
@@ -61,13 +65,13 @@ def kill_rank(run: ChaosRun, dice: random.Random) -> Struck:
 def kill_supervisor(run: ChaosRun, dice: random.Random) -> Struck:
     node = dice.randrange(PODS)
     send(run.pods[node].pid, signal.SIGKILL)
-    return Struck("ends", time.monotonic(), f"supervisor of node {node}")
+    return Struck("ends", time.monotonic(), f"supervisor of node {node}", pods=(node,))
 
 
 def kill_pod(run: ChaosRun, dice: random.Random) -> Struck:
     node = dice.randrange(PODS)
     run.signal(node, signal.SIGKILL)
-    return Struck("ends", time.monotonic(), f"node {node}")
+    return Struck("ends", time.monotonic(), f"node {node}", pods=(node,))
 
 
 def stop_rank(run: ChaosRun, dice: random.Random) -> Struck:
@@ -92,13 +96,14 @@ def freeze_pod(run: ChaosRun, dice: random.Random) -> Struck:
 
 
 def freeze_pod_for_good(run: ChaosRun, dice: random.Random) -> Struck:
-    """Longer than the others wait: they are gone before it thaws, and it leaves at once when it does."""
+    """Longer than the others wait: they have left the attempt before it thaws, and it leaves at once when it does."""
     node = dice.randrange(PODS)
     others = [other for other in range(PODS) if other != node]
     limit = run.spec.lifecycle.peer_lost_seconds + LEAVE_SECONDS
+    left = {other: run.attempts_left(other) for other in others}
     run.signal(node, signal.SIGSTOP)
     frozen = time.monotonic()
-    while any(run.processes(other) for other in others):
+    while any(run.processes(other) and run.attempts_left(other) == before for other, before in left.items()):
         if time.monotonic() - frozen > limit:
             run.signal(node, signal.SIGCONT)
             raise BrokenPromiseError(f"node {node} is frozen, and the others are still there after {limit:g} s")
@@ -119,7 +124,7 @@ def sigterm_storm(run: ChaosRun, dice: random.Random) -> Struck:
         for node in nodes:
             if run.pods[node].code is None:
                 send(run.pods[node].pid, signal.SIGTERM)
-    return Struck("ends", since, f"{len(times)} times to {' and '.join(f'node {node}' for node in nodes)}")
+    return Struck("ends", since, f"{len(times)} times to {' and '.join(f'node {node}' for node in nodes)}", pods=tuple(nodes))
 
 
 def fill_disk(run: ChaosRun, dice: random.Random) -> Struck:
@@ -146,13 +151,13 @@ def damage_newest(run: ChaosRun, dice: random.Random) -> Struck:
     since = _kill_all(run)
     records = run.records()
     if len(records) < 2:
-        return Struck("ends", since, "both pods; nothing to damage")
+        return Struck("ends", since, "both pods; nothing to damage", pods=ALL)
     newest, before = records[:2]
     damage = dice.choice([_truncate, _zero, _flip, _swap, _put_back, _remove])
     detail = damage(run, newest, before, dice)
     if not run.store.verify(newest):  # zeros where zeros were, or one file twice
-        return Struck("ends", since, f"both pods; {detail}, which changed nothing")
-    return Struck("ends", since, f"both pods; step {newest.step}: {detail}", lost_step=newest.step)
+        return Struck("ends", since, f"both pods; {detail}, which changed nothing", pods=ALL)
+    return Struck("ends", since, f"both pods; step {newest.step}: {detail}", pods=ALL, lost_step=newest.step)
 
 
 def _pick(run: ChaosRun, record: CommitRecord, dice: random.Random) -> Path:
@@ -222,7 +227,7 @@ def early_stranger(run: ChaosRun, dice: random.Random) -> Struck:
         run.wait_for_control_port()
         _intrude(run, own)
 
-    return Struck("ends", since, "both pods", meanwhile=intrude)
+    return Struck("ends", since, "both pods", pods=ALL, meanwhile=intrude)
 
 
 def _kill_all(run: ChaosRun) -> float:

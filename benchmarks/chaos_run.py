@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.processes import is_running, own_network
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
 from trainwright_trainer.commands.local import LocalPod, LocalRun, free_ports
+from trainwright_trainer.commands.local.pod import Event
 from trainwright_trainer.commands.local.world import NODE_INDEX_ENV
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV
@@ -35,7 +36,11 @@ class BrokenPromiseError(Exception):
     """What must hold under any fault did not."""
 
 
-def specification(engine: str, folder: Path, network: str) -> RunSpec:
+Mode = Literal["whole-job", "in-place"]
+MODES: tuple[Mode, ...] = ("whole-job", "in-place")
+
+
+def specification(engine: str, folder: Path, network: str, mode: Mode = "whole-job") -> RunSpec:
     """A run of digits, small and with dropout, so that a wrong random state would show in its last bits."""
     rendezvous, control, http = free_ports(3)
     batch, clip_norm = {"micro": 16}, 0.5
@@ -60,6 +65,10 @@ def specification(engine: str, folder: Path, network: str) -> RunSpec:
     }
     if engine == "deepspeed":
         work["deepspeed"] = {"config": str(_deepspeed_config(folder, batch["micro"], clip_norm))}
+    # The brakes are tested elsewhere: here nothing but the faults may end a run.
+    lifecycle: dict[str, Any] = {"grace_seconds": 120, "preflight": {"when": "never"}, "attempts_without_progress": 1000}
+    if mode == "in-place":
+        lifecycle["recovery"] = {"restarts": 10_000, "wait_seconds": 900}
     return RunSpec.model_validate({
         "run": "chaos",
         "identity": "chaos-1",
@@ -67,8 +76,7 @@ def specification(engine: str, folder: Path, network: str) -> RunSpec:
             "nodes": PODS, "processes_per_node": 1, "device": "cpu", "node_index_env": NODE_INDEX_ENV,
             "rendezvous": {"kind": "static", "host": f"{network}1", "port": rendezvous}, "control_port": control,
         },
-        # The brake is tested elsewhere: here nothing but the faults may end a run.
-        "lifecycle": {"grace_seconds": 120, "preflight": {"when": "never"}, "attempts_without_progress": 1000},
+        "lifecycle": lifecycle,
         "http_port": http,
         "work": work,
     })
@@ -99,15 +107,16 @@ def _deepspeed_config(folder: Path, micro: int, clip_norm: float) -> Path:
 class ChaosRun:
     """One lineage, from its first attempt to its COMPLETE marker. Leave the ``with`` block to end what still runs."""
 
-    def __init__(self, engine: str, folder: Path) -> None:
+    def __init__(self, engine: str, folder: Path, mode: Mode) -> None:
         folder.mkdir(parents=True)
         self.folder, self._network = folder, own_network()
-        self.spec = specification(engine, folder, self._network)
+        self.spec = specification(engine, folder, self._network, mode)
         self._path = folder / "run.json"
         self._path.write_text(self.spec.model_dump_json(exclude_none=True))
         self.store = CheckpointStore(self.spec.state_directory or "")
         self.pods: list[LocalPod] = []
         self._attempts, self._life = count(), ExitStack()
+        self._of_node_0: list[LocalPod] = []
 
     def __enter__(self) -> ChaosRun:
         return self
@@ -129,15 +138,23 @@ class ChaosRun:
         self.end()
         folder = self.folder / f"attempt-{next(self._attempts)}"
         for node in range(PODS):
-            place = folder / f"pod-{node}"
-            place.mkdir(parents=True)
-            own = {
-                NODE_INDEX_ENV: str(node), BIND_ENV: f"{self._network}{node + 1}", MARK_ENV: f"{self.folder}:{node}",
-                "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "TORCH_CPP_LOG_LEVEL": "ERROR",
-            }
-            self.pods.append(self._life.enter_context(LocalPod(LocalRun(self.spec, self._path), place, own)))
+            self.pods.append(self._new_pod(folder / f"pod-{node}", node))
             if node == 0:
                 before_the_rest()
+
+    def replace(self, node: int) -> None:
+        """A new pod for one that has ended."""
+        self.pods[node] = self._new_pod(self.folder / f"attempt-{next(self._attempts)}" / f"pod-{node}", node)
+
+    def _new_pod(self, place: Path, node: int) -> LocalPod:
+        place.mkdir(parents=True)
+        own = {
+            NODE_INDEX_ENV: str(node), BIND_ENV: f"{self._network}{node + 1}", MARK_ENV: f"{self.folder}:{node}",
+            "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "TORCH_CPP_LOG_LEVEL": "ERROR",
+        }
+        pod = self._life.enter_context(LocalPod(LocalRun(self.spec, self._path), place, own))
+        self._of_node_0 += [pod] if node == 0 else []
+        return pod
 
     def end(self) -> None:
         """Kill whatever is left of the attempt."""
@@ -176,6 +193,14 @@ class ChaosRun:
     def restored_step(self) -> int:
         """What this attempt has gone on from; 0 where it began anew."""
         return next((int(event["step"]) for event in self.pods[0].heard("restored")), 0)
+
+    def of_node_0(self) -> list[Event]:
+        """Everything that node 0 has told since the first attempt, in order."""
+        return [event for pod in self._of_node_0 for event in pod.events()]
+
+    def attempts_left(self, node: int) -> int:
+        """How often this pod has left an attempt and stayed."""
+        return len(self.pods[node].heard("joins_another_attempt"))
 
     def heard(self, name: str) -> bool:
         return any(pod.heard(name) for pod in self.pods)

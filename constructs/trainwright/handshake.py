@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from trainwright.targets import TARGET_MODULES
 from trainwright.units import Bytes, Cpu
@@ -100,6 +100,8 @@ class Elastic(NamedTuple):
     last_call_seconds: int = 2
     keep_alive_seconds: int = 1
     keep_alive_attempts: int = 3
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    """By which nodes are added and removed besides, as a HorizontalPodAutoscaler writes them."""
 
 
 class Share(NamedTuple):
@@ -265,6 +267,8 @@ class Binding(NamedTuple):
     """Whether the operator fixes the port of the rendezvous."""
     port_name: str = "rendezvous"
     """What the port of the rendezvous is called; some operators look for a name."""
+    finds_container: bool = False
+    """Whether the operator looks for the container that trains by its name."""
     injects: Mapping[str, str] = {}
     """Variables that the controller sets itself -> what they hold. A run may not set them."""
     renders: Mapping[str, str] = {}

@@ -14,7 +14,7 @@ from trainwright.run import Run
 
 PAGE = ROOT / "docs" / "gitops.md"
 ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "grace", "probes", "pre_stop", "ports",
-             "deadline", "ttl", "supervisor", "runtime", "initializer"}  # fmt: skip
+             "exit_codes", "deadline", "ttl", "supervisor", "runtime", "initializer"}  # fmt: skip
 """Fields that make another run, that nothing else can be written in today, that the trainer does not have, or that name what
 somebody else has installed.
 """

@@ -23,6 +23,7 @@ from trainwright.run import (
     CommandWorkload,
     EnvSource,
     EnvValue,
+    ExitCodes,
     Initializers,
     LearningRate,
     Mount,
@@ -96,6 +97,7 @@ class RunFields(TypedDict, total=False):
     pod_annotations: Mapping[str, str]
     restarts: int
     on_disruption: Literal["restart", "fail"]
+    exit_codes: Sequence[ExitCodes]
     peer_wait: Duration | str
     peer_lost: Duration | str
     recovery: Literal["in-place", "whole-job"]

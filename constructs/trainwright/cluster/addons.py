@@ -65,8 +65,10 @@ class WaitForPodsReady(Model):
 
     timeout: Duration = Field(default_factory=lambda: Duration.parse("5m"))
     """From the admission until all pods are ready (`timeout`)."""
-    recovery_timeout: Duration | None = None
-    """From the loss of a pod until all are ready again (`recoveryTimeout`); null: for as long as it takes."""
+    recovery_timeout: Duration | Literal["0s"] | None = None
+    """From the loss of a pod until all are ready again (`recoveryTimeout`). `0s`: for as long as it takes; null: as `timeout`,
+    and before Kueue 0.16 as `0s`.
+    """
     backoff_limit: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
     """How often the run is queued again before Kueue deactivates it (`requeuingStrategy.backoffLimitCount`); null: always."""
 
@@ -153,6 +155,14 @@ class Kueue(Model):
     """ClusterQueue -> its quota. Runs of a queue that is not here are not held against any."""
     wait_for_pods_ready: WaitForPodsReady | None = None
     """What its configuration says under `waitForPodsReady`; null: it waits for no pods."""
+
+    @property
+    def recovery_timeout(self) -> Duration | None:
+        """That of a run, by Kueue's release (kueue, apis/config/v1beta2/defaults.go); None for as long as it takes."""
+        waits = self.wait_for_pods_ready
+        if waits is None or waits.recovery_timeout is None:
+            return waits.timeout if waits and release(self.version) >= (0, 16) else None
+        return waits.recovery_timeout if isinstance(waits.recovery_timeout, Duration) else None
 
 
 class Queue(Model):

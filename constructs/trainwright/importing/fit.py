@@ -139,6 +139,13 @@ def _lost(fitted: Fitted, aim: Aim | None) -> tuple[int, ...]:
 
 _OF_ITS_RUNTIME = frozenset({"TW335", "TW401"})
 """That a run cannot be on the runtime that it names, or cannot say there what it says."""
+
+
+def _is_fetched(finding: Finding) -> bool:
+    """Whether it is about an initializer, without which the run can be on its runtime all the same."""
+    return finding.where.file == RUN and finding.where.pointer.startswith("/initializer/")
+
+
 _PARTS = frozenset({"files", "roles", "mounts", "containers"})
 
 
@@ -150,7 +157,7 @@ def _repaired(data: Data, compiler: Compiler) -> Fitted:
             return Fitted(data, compiler(data), dropped)
         except CompileError as error:
             errors = [one for one in error.findings if one.severity is Severity.ERROR]
-            if "runtime" in data and any(one.code in _OF_ITS_RUNTIME for one in errors):
+            if "runtime" in data and any(one.code in _OF_ITS_RUNTIME and not _is_fetched(one) for one in errors):
                 raise
             if (changed := _with_commands(data, errors)) is not None:
                 data = changed

@@ -11,7 +11,7 @@ from trainwright.importing.volumes import mount_of, say_mounts
 from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
 from trainwright.objects.fields import items, mapping, text, texts, whole
-from trainwright.operators.said import Part
+from trainwright.operators.said import Part, scalar, variable
 from trainwright.rules.secrets import is_secret
 from trainwright.units import Bytes, Cpu, UnitError
 from trainwright.variables.secret import has_secret
@@ -84,7 +84,7 @@ def _program(words: Words, part: Part, container: Tree, number: int) -> None:
         if value := text(container, f"/{field}"):
             words.say(f"/{key}", value, part.source(f"{at_main}/{field}"))
     for field in ("command", "args"):
-        if isinstance(container.get(field), list):
+        if isinstance(container.get(field), list) and container[field]:
             listed = [str(word) for word in container[field]]
             words.say(f"/{field}", listed, part.source(f"{at_main}/{field}"))
 
@@ -107,25 +107,6 @@ def _environment(words: Words, part: Part, container: Tree, number: int, secret:
             sources.append({"config_map": name, **prefix})
     if sources:
         words.say("/env_from", sources, part.source(f"/spec/containers/{number}/envFrom"))
-
-
-def variable(one: Tree) -> Any:
-    """The value of a variable; None where a run has no word for it."""
-    source = mapping(one, "/valueFrom")
-    if not source:
-        value = one.get("value", "")
-        return "" if value is None else _scalar(value)
-    if name := text(source, "/secretKeyRef/name"):
-        return {"secret": name, "key": text(source, "/secretKeyRef/key")}
-    if name := text(source, "/configMapKeyRef/name"):
-        return {"config_map": name, "key": text(source, "/configMapKeyRef/key")}
-    field = text(source, "/fieldRef/fieldPath")
-    return {"field": field} if field else None
-
-
-def _scalar(value: Any) -> str:
-    """As text, for those who forget the quotes; the API server would refuse it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _amounts(container: Tree) -> dict[str, Any]:
@@ -278,6 +259,8 @@ def _probe(stated: Tree, container: Tree) -> dict[str, Any]:
         said["port"] = port
     else:
         return {}
+    if after := whole(stated, "/initialDelaySeconds"):
+        said["after"] = f"{after}s"
     if (every := whole(stated, "/periodSeconds")) and every != 10:
         said["every"] = f"{every}s"
     if (failures := whole(stated, "/failureThreshold")) and failures != 3:
@@ -296,7 +279,7 @@ def _metadata(words: Words, part: Part) -> None:
         for key, value in mapping(part.template, f"/metadata/{field}").items():
             if key in PLACE or has_secret(str(value)):
                 continue
-            words.say(f"/pod_{field}/{escape(key)}", _scalar(value), part.source(f"/metadata/{field}/{escape(key)}"))
+            words.say(f"/pod_{field}/{escape(key)}", scalar(value), part.source(f"/metadata/{field}/{escape(key)}"))
 
 
 def _containers(

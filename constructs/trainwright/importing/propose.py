@@ -9,15 +9,16 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
-from trainwright.importing.pods import Needs, Spoken, secrets_in, spoken
+from trainwright.importing.pods import Needs, Spoken, main_of, secrets_in, spoken
 from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
 from trainwright.importing.words import Data, Words, leaves
 from trainwright.manifest.kueue import QUEUE_LABEL
-from trainwright.manifest.labels import PLAN_PREFIXES, RUN_LABEL, TEAM_LABEL
+from trainwright.manifest.labels import RUN_LABEL, TEAM_LABEL, is_the_plans
 from trainwright.objects.fields import mapping, text
+from trainwright.objects.metadata import not_a_label
 from trainwright.operators import operator
-from trainwright.operators.said import Said
+from trainwright.operators.said import Part, Said
 from trainwright.plan.said import place_of, said_by_variables
 from trainwright.run.roles import OF_ALL
 from trainwright.validate.manifests import Manifest
@@ -93,7 +94,7 @@ def propose(
 
     Raises:
         LookupError: for an object that it names, and that is not given.
-        ValueError: it makes no pods.
+        ValueError: it makes no pods, or is in a namespace that there cannot be.
     """
     objects = [one.data for one in given.around]
     said = operator.said(manifest.data, operator.Around([*objects, *installed]))
@@ -108,15 +109,17 @@ def _proposal(
     manifest: Manifest, said: Said | None, given: Given, names: set[str], team: str | None, cluster: str
 ) -> Proposal:
     if said is None or not said.parts or not any(one.ranks for one in said.parts):
-        raise ValueError("it makes no pods")
+        raise ValueError("no pods are found in it; write it in the version of its kind that its operator serves today")
     objects = [one.data for one in given.around]
     metadata, words, ours = mapping(manifest.data, "/metadata"), Words(), supervised(manifest.data, objects)
-    name = _name(manifest.data, names)
+    name, namespace = _name(manifest.data, names), text(metadata, "/namespace") or "default"
+    if wrong := not_a_label(namespace):
+        raise ValueError(f"namespace {namespace} {wrong}")
     of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
     labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
     words.say("/run", name, "/metadata/name")
     words.say("/team", team or _dns(str(labels.get(TEAM_LABEL) or labels.get("team") or "")) or "research")
-    words.say("/namespace", text(metadata, "/namespace") or "default", "/metadata/namespace")
+    words.say("/namespace", namespace, "/metadata/namespace")
     words.say("/cluster", cluster)
     words.say("/target", said.target, "/kind")
     if said.runtime:
@@ -133,7 +136,7 @@ def _proposal(
     _join(words, pods, base, work, drives="/workload/command" in said.words)
     _work(words, said, work)
     _metadata(words, metadata)
-    _queue(words, labels, said)
+    _queue(words, labels, said, base, supervised=ours is not None)
     _topology(words, said, pods, base, work)
     if is_ours(manifest.data):
         _of_ours(words, base, ours, text(metadata, "/name"))
@@ -193,9 +196,12 @@ def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken, driv
     for one in pods:
         if one is not base:
             _role(words, one, base, work)
+            if not one.part.further and not one.part.container and _main_name(one.part)[0] != _main_name(base.part)[0]:
+                words.say(f"/roles/{one.part.role}/container", *_main_name(one.part))
         elif one is not work:
             _copy(words, one, "ports", f"/roles/{one.part.role}")
             _program_of(words, one, work)
+            _ready(words, one)
     _containers(words, pods)
 
 
@@ -231,7 +237,7 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
     if part.further:
         words.say(f"{under}/pods", part.pods, part.pointer)
         for pointer, (value, source) in part.words.items():
-            words.say(under + pointer, value, source)
+            words.say(under + pointer, _of_main(part, pointer, value), source)
         if one.needs.gpus:
             words.say(f"{under}/gpus", one.needs.gpus, part.pointer)
     if own.get("image") != base.words.data.get("image") or (part.further and not own.keys() & {"command", "args"}):
@@ -248,9 +254,13 @@ def _role(words: Words, one: Spoken, base: Spoken, work: Spoken) -> None:
         _copy(words, one, "ports", under)
     if one is not work:
         _program_of(words, one, work)
-    ready = own.get("probes", {}).get("ready")
-    if ready and one is not work and ("command" in own or part.further):
-        words.say(f"{under}/ready", ready, one.words.sources.get("/probes/ready", ""))
+        _ready(words, one)
+
+
+def _ready(words: Words, one: Spoken) -> None:
+    ready = one.words.data.get("probes", {}).get("ready")
+    if ready and (one.part.further or one.words.data.keys() & {"command", "args"}):
+        words.say(f"/roles/{one.part.role}/ready", ready, one.words.sources.get("/probes/ready", ""))
 
 
 def _program_of(words: Words, one: Spoken, work: Spoken) -> None:
@@ -307,12 +317,14 @@ def _work(words: Words, said: Said, work: Spoken) -> None:
 def _metadata(words: Words, metadata: Mapping[str, Any]) -> None:
     for field in ("labels", "annotations"):
         for key, value in mapping(metadata, f"/{field}").items():
-            if key == QUEUE_LABEL or key.startswith((*PLAN_PREFIXES, "argocd.argoproj.io/")) or has_secret(str(value)):
+            reserved = key.startswith((QUEUE_LABEL, "argocd.argoproj.io/")) or is_the_plans(key, str(value))
+            if reserved or has_secret(str(value)):
                 continue
             words.say(f"/{field}/{escape(key)}", str(value), f"/metadata/{field}/{escape(key)}")
     for holder in (words.data, *words.data.get("roles", {}).values()):
-        for key in [key for key in holder.get("pod_labels", {}) if key.startswith((*PLAN_PREFIXES, QUEUE_LABEL))]:
-            del holder["pod_labels"][key]
+        for key, value in list(holder.get("pod_labels", {}).items()):
+            if is_the_plans(key, value) or key.startswith(QUEUE_LABEL):
+                del holder["pod_labels"][key]
         if holder.get("pod_labels") == {}:
             del holder["pod_labels"]
 
@@ -335,12 +347,27 @@ def _of_ours(words: Words, base: Spoken, ours: Data | None, name: str) -> None:
         words.say(f"/workload/{key}", value)
 
 
-def _queue(words: Words, labels: Mapping[str, Any], said: Said) -> None:
+def _main_name(part: Part) -> tuple[str, str]:
+    """What the container that trains is called, and where."""
+    there = f"/spec/containers/{main_of(part)}/name"
+    return text(part.template, there), part.source(there)
+
+
+def _of_main(part: Part, pointer: str, value: Any) -> Any:
+    """Exit codes are those of the container that trains where no other one is named."""
+    if pointer != "/exit_codes":
+        return value
+    main, _ = _main_name(part)
+    return [{key: said for key, said in one.items() if (key, said) != ("container", main)} for one in value]
+
+
+def _queue(words: Words, labels: Mapping[str, Any], said: Said, base: Spoken, supervised: bool) -> None:
     if QUEUE_LABEL in labels:
         words.say("/queue", str(labels[QUEUE_LABEL]), f"/metadata/labels/{escape(QUEUE_LABEL)}")
+    elsewhere = ("/topology/", "/workload/", "/files/", *(("/exit_codes",) if supervised else ()))
     for pointer, (value, source) in said.words.items():
-        if not pointer.startswith(("/topology/", "/workload/", "/files/")) and (pointer != "/queue" or "queue" not in words.data):
-            words.say(pointer, value, source)
+        if not pointer.startswith(elsewhere) and (pointer != "/queue" or "queue" not in words.data):
+            words.say(pointer, _of_main(base.part, pointer, value), source)
 
 
 def _topology(words: Words, said: Said, pods: Sequence[Spoken], base: Spoken, work: Spoken) -> None:

@@ -12,6 +12,7 @@ from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data
+from trainwright.manifest.pods import containers_of
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
 from trainwright.operators.said import Part
@@ -23,14 +24,14 @@ _SAID = frozenset({
     "containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "nodeSelector", "nodeName", "hostname",
     "subdomain", "serviceAccount", "serviceAccountName", "imagePullSecrets", "terminationGracePeriodSeconds", "resourceClaims",
     "schedulingGates", "priorityClassName", "priority", "runtimeClassName", "hostNetwork", "activeDeadlineSeconds",
-    "schedulerName", "preemptionPolicy",
+    "preemptionPolicy",
 })  # fmt: skip
 """Fields of a pod that a run has words for, or that are the plan's."""
 _SAID_OF_MAIN = frozenset({
     "name", "image", "imagePullPolicy", "command", "args", "workingDir", "ports", "resources", "volumeMounts", "envFrom",
 })  # fmt: skip
 _SAME = {"dnsPolicy": "ClusterFirst", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-         "enableServiceLinks": True}  # fmt: skip
+         "enableServiceLinks": True, "schedulerName": "default-scheduler"}  # fmt: skip
 """What the API server writes where nothing is said."""
 
 
@@ -116,6 +117,10 @@ def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
         if not (name and "affinity" in patch and name in repr(patch)):  # it speaks of pods that are called otherwise here
             yield patch
+    mounted = {text(mount, "/name") for _, one in containers_of(spec) for _, mount in items(one, "/volumeMounts")}
+    for _, volume in items(spec, "/volumes"):
+        if text(volume, "/name") not in mounted:  # by what somebody else puts into the pod
+            yield {"volumes": [dict(volume)]}
     main, ours = mapping(part.template, f"/spec/containers/{number}"), pod["containers"][0]
     theirs = {key: value for key, value in main.items() if key not in _SAID_OF_MAIN}
     theirs["env"] = [dict(one) for _, one in items(main, "/env") if "resourceFieldRef" in mapping(one, "/valueFrom")]

@@ -14,6 +14,8 @@ from trainwright.run import Run
 
 PLAN_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "sidecar.istio.io/")
 """Of label keys that the plan sets."""
+OF_TEAMS = frozenset({"app.kubernetes.io/version", "app.kubernetes.io/component", "app.kubernetes.io/part-of"})
+"""Kubernetes' recommended labels that the plan leaves to those who write runs."""
 
 RUN_LABEL, IDENTITY_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 """Of the run, on objects and pods; of this identity of it, on pods alone."""
@@ -32,6 +34,11 @@ KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 
 FOUNDATION = {"app.kubernetes.io/component": "foundation"}
 """On an object that runs share, and that must be there before they are."""
+
+
+def is_the_plans(key: str, value: str) -> bool:
+    """Whether nobody but the plan may set a label."""
+    return key.startswith(PLAN_PREFIXES) and (key not in OF_TEAMS or (key, value) in FOUNDATION.items())
 
 
 def in_foundation(manifest: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainwright.handshake import TargetName
-from trainwright.objects.fields import whole
+from trainwright.objects.fields import mapping, text, whole
 from trainwright.units import Duration
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TRAINER_COMMAND
 
@@ -81,6 +81,25 @@ def seconds(owner: object, there: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """A deadline in seconds, as the run's ``deadline``."""
     if (value := whole(owner, there)) and 0 < value < 2**31:
         yield "/deadline", (Duration(value).canonical, there)
+
+
+def variable(one: Mapping[str, Any]) -> Any:
+    """The value of a variable; None where a run has no word for it."""
+    source = mapping(one, "/valueFrom")
+    if not source:
+        value = one.get("value", "")
+        return "" if value is None else scalar(value)
+    if name := text(source, "/secretKeyRef/name"):
+        return {"secret": name, "key": text(source, "/secretKeyRef/key")}
+    if name := text(source, "/configMapKeyRef/name"):
+        return {"config_map": name, "key": text(source, "/configMapKeyRef/key")}
+    field = text(source, "/fieldRef/fieldPath")
+    return {"field": field} if field else None
+
+
+def scalar(value: Any) -> str:
+    """As text, for those who forget the quotes; the API server would refuse it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 TORCH = ("ddp", "zero1", "zero2", "zero3")

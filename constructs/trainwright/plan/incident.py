@@ -94,13 +94,14 @@ def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[st
     Args:
         operators: by which the run's target makes its pods.
     """
-    waits = cluster.kueue.wait_for_pods_ready if cluster.kueue and run.queue else None
-    if waits:
-        again = f"; and {waits.recovery_timeout} after one is lost" if waits.recovery_timeout else ""
+    kueue = cluster.kueue if run.queue else None
+    if kueue and (waits := kueue.wait_for_pods_ready):
+        recovery = kueue.recovery_timeout
+        again = f"; and {recovery} after one is lost" if recovery else ""
         times = "" if waits.backoff_limit is None else f", {waits.backoff_limit} times at most"
         said = f"Kueue suspends the whole run where not all pods are ready {waits.timeout} after it is admitted{again}"
-        source = "cluster:/kueue/wait_for_pods_ready"
-        yield Impatient(f"{said}, and queues it again{times}", waits.recovery_timeout, f"{source}/recovery_timeout")
+        stated = "timeout" if waits.recovery_timeout is None else "recovery_timeout"
+        yield Impatient(f"{said}, and queues it again{times}", recovery, f"cluster:/kueue/wait_for_pods_ready/{stated}")
     if needs.most_nodes > 1 and (grace := cluster.scheduling.staleness_grace):
         said = f"KAI evicts the other pods {grace} after one is lost, where fewer than its gang's minimum are left"
         yield Impatient(said, grace, "cluster:/scheduling/staleness_grace")

@@ -354,6 +354,9 @@ def _bind(
     for name in (role.name for role in needs.further if role.name in taken):
         fix = "remove pods, or give the further role another name"
         raise CompileError([found("TW327", locate.run(f"/roles/{name}/pods"), taken[name], fix)])
+    if binding.finds_container and (named := next((name for name, parts in run.roles.items() if parts.container), None)):
+        message = f"the operator of a {target.title} looks for the container that trains by its own name for it"
+        raise CompileError([found("TW327", locate.run(f"/roles/{escape(named)}/container"), message, "remove container")])
     binding = with_stated_shares(binding, run)
     if run.host_network and not binding.fixed_port:
         return target, binding._replace(rendezvous_port=ports.rendezvous)

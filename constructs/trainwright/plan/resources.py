@@ -85,6 +85,8 @@ def with_stated_shares(binding: Binding, run: Run) -> Binding:
 
 def _stated(role: Role, run: Run) -> Role:
     parts = run.roles.get(role.name)
+    if parts and parts.container:
+        role = role._replace(container=parts.container)
     if role.share is None or parts is None:
         return role
     asked, share = asked_of(parts.resources), role.share

@@ -11,7 +11,7 @@ from trainwright.run.containers import (
     Toleration,
 )
 from trainwright.run.initializer import Initializer, Initializers
-from trainwright.run.life import PreStop, Probes
+from trainwright.run.life import ExitCodes, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
     Checkpoints,
@@ -82,6 +82,7 @@ __all__ = [
     "EnvSource",
     "EnvValue",
     "EphemeralMount",
+    "ExitCodes",
     "FieldReference",
     "HostPathMount",
     "HubToken",

@@ -38,6 +38,8 @@ class Probe(Model):
     """Path that is asked for, on `port`."""
     port: PortNumber | None = None
     """Number of a port; without `http` it is enough that something listens."""
+    after: Duration | None = None
+    """Time before the first try; default: none."""
     every: Duration = Field(default_factory=lambda: Duration.parse("10s"))
     """Time between two tries."""
     failures: Annotated[int, Field(ge=1, le=10_000)] = 3

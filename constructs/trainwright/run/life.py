@@ -1,13 +1,15 @@
 """How a script or a command lives: what tells that it is well, what comes before its end, what it listens on."""
 
-from typing import Annotated, Self
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import Model
+from trainwright.model import DnsLabel, Model
 from trainwright.run.containers import HttpPath, PortNumber, Probe
 from trainwright.run.workload import Command
 from trainwright.units import Duration
+from trainwright_trainer.contract.base import ListOf
 
 PortName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=15, examples=["metrics"])]
 """As IANA writes names of services."""
@@ -15,7 +17,7 @@ PortName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_le
 DEFAULT_GRACE_SECONDS = 60
 """Between SIGTERM and SIGKILL, where a run states nothing."""
 
-ONLY_UNKNOWN = ("probes", "pre_stop", "ports", "deadline", "ttl")
+ONLY_UNKNOWN = ("probes", "pre_stop", "ports", "exit_codes", "deadline", "ttl")
 """Fields of a run that are for a program which nobody here knows; of our trainer the plan says it."""
 
 
@@ -34,6 +36,45 @@ class Probes(Model):
         if self.started is None and self.ready is None and self.alive is None:
             raise ValueError("it says nothing; give started, ready or alive, or remove it")
         return self
+
+
+_Range = Annotated[str, Field(pattern=r"^[0-9]{1,3}-[0-9]{1,3}$", examples=["128-255"])]
+Codes = ListOf[Annotated[int, Field(strict=True, ge=0, le=255)] | _Range]
+
+
+class ExitCodes(Model):
+    """What some exit codes of a command mean, in place of a failure that counts. The first entry that fits decides."""
+
+    means: Literal["fail", "ignore", "count"]
+    """`fail` ends the run at once, since the same pod would fail again; `ignore` brings the pod back at no cost; `count` takes
+    one of the `restarts`.
+    """
+    codes: Codes = ()
+    """Exit codes, and ranges of them."""
+    all_but: Codes = ()
+    """In their place: every other code than these, and than 0."""
+    container: DnsLabel | None = None
+    """Whose codes they are. Default: of the container that trains."""
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if bool(self.codes) == bool(self.all_but):
+            raise ValueError("it names no codes, or names them twice; give codes, or all_but")
+        numbers = self.numbers
+        if not numbers or numbers[-1] > 255 or (self.codes and numbers[0] == 0):
+            raise ValueError("exit codes of a failure are 1 to 255, and a range begins with its lower end")
+        return self
+
+    @property
+    def numbers(self) -> list[int]:
+        """Each code once, in order."""
+        return sorted(set(_numbers(self.codes or self.all_but)))
+
+
+def _numbers(codes: Sequence[int | str]) -> Iterator[int]:
+    for code in codes:
+        first, _, last = str(code).partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 class PreStop(Model):

@@ -10,7 +10,7 @@ from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.initializer import Initializers
-from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
+from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, ExitCodes, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
@@ -257,6 +257,8 @@ class Run(Model):
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     on_disruption: Literal["restart", "fail"] = "restart"
     """What the eviction or loss of a pod does: its pods come back, and `restarts` does not count it, or the run fails."""
+    exit_codes: ListOf[ExitCodes] = ()
+    """What exit codes of a command mean, where they mean more than a failure."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
     peer_lost: Duration = Field(default_factory=lambda: Duration.parse("15s"))
@@ -389,6 +391,9 @@ class Run(Model):
             if getattr(self, field) and kind in ("trainer", "boosting"):
                 message = f"{field} is for a script or a command, and workload {kind} has what it needs; remove {field}"
                 raise PlacedError(message, field)
+        if self.exit_codes and self.supervised:
+            message = f"the supervisor of a {kind} gives each exit code its meaning; remove exit_codes"
+            raise PlacedError(message, "exit_codes")
         if self.probes and self.supervised:
             message = f"a {kind} has the probes of its supervisor, which takes a kill for an eviction; remove probes"
             raise PlacedError(message, "probes")

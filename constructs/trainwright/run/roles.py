@@ -7,15 +7,15 @@ from pydantic import Field, model_validator
 from trainwright.handshake import Start
 from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import PortNumber, Probe
-from trainwright.run.life import PortName
+from trainwright.run.life import ExitCodes, PortName
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.resources import Resources
 from trainwright.run.surroundings import ByPath, EnvValue, Mount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
-from trainwright_trainer.contract.base import MountPath, PlacedError
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 
-ONLY_FURTHER = ("gpus", "starts", "must_end")
+ONLY_FURTHER = ("gpus", "starts", "must_end", "exit_codes")
 """Fields that mean nothing where the target itself has the role."""
 
 ALL = "all"
@@ -33,6 +33,8 @@ class RoleParts(Model):
     """Number of pods of a further role. Of a role that the target has, the topology says how many there are."""
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """Default: the image of the run."""
+    container: DnsLabel | None = None
+    """Name of the container that runs the role's program, for tools that go by it. Default: as the target calls it."""
     command: Command | None = None
     """What they run in place of what the plan has for them (workload `command`, and further roles)."""
     args: Arguments = ()
@@ -55,6 +57,8 @@ class RoleParts(Model):
     """
     must_end: bool = False
     """Of a further role: whether the run is done only when its pods have ended with 0 too. Default: they end with the ranks."""
+    exit_codes: ListOf[ExitCodes] = ()
+    """Of a further role: what exit codes of its program mean. Those of the run are of its ranks."""
     ports: dict[PortName, PortNumber] = Field(default_factory=dict)
     """Ports that the program of the role listens on, beside those of the plan: name -> number."""
     ready: Probe | None = None

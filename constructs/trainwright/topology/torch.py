@@ -2,13 +2,13 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, Success
 from trainwright.model import Model, quantity_field
 from trainwright.topology.base import PodTopology, RankCount
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import PlacedError
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 
 class TorchTopology(PodTopology):
@@ -44,6 +44,10 @@ class ElasticNodes(Model):
     batch: Literal["keep", "move"] = "keep"
     """`keep` keeps the effective batch the same by changing accumulation at each size; `move` lets it follow the number of
     nodes.
+    """
+    metrics: ListOf[dict[str, JsonValue]] = ()
+    """By which nodes are added and removed between the two sizes, as a HorizontalPodAutoscaler writes its `metrics`. Default: by
+    none, so that nodes come and go with the machines alone.
     """
 
 
@@ -81,5 +85,6 @@ class ElasticTopology(TorchTopology):
             self.elastic.max_nodes,
             keeps_batch=self.elastic.batch == "keep",
             last_call_seconds=max(1, round(self.elastic.last_call.seconds)),
+            metrics=tuple(self.elastic.metrics),
         )
         return needs._replace(rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)

@@ -203,11 +203,13 @@ def test_files_of_a_config_map_that_are_the_runs_own() -> None:
     assert fates([code, there], here, files)["data/train.py"] == "renamed"
 
 
-def test_a_config_map_that_the_run_refers_to_is_no_leaf_of_the_run_and_another_one_is_lost() -> None:
+def test_a_config_map_is_lost_that_the_original_refers_to_and_the_run_does_not() -> None:
     code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}, "data": {"train.py": "print()"}}
     here = job("a-0", {"name": "m"}, volumes=[{"name": "scripts", "configMap": {"name": "code"}}])
     assert set(fates([code], here).values()) == {"listed"}
-    assert set(fates([code], job("a-0", {"name": "m"})).values()) == {"lost"}
+    there, without = job("a", {"name": "m"}, volumes=here["spec"]["template"]["spec"]["volumes"]), job("a-0", {"name": "m"})
+    assert set(fates([code, there], without).values()) == {"lost"}
+    assert set(fates([code, job("a", {"name": "m"})], without).values()) == {"listed"}
 
 
 def test_what_an_app_wrapper_wraps_is_held_against_the_run() -> None:

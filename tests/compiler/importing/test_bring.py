@@ -73,8 +73,7 @@ def test_there_is_a_sample_for_each_target() -> None:
 def test_public_manifests_become_runs(name: str, tmp_path: Path) -> None:
     run = assert_whole(public(name), tmp_path)
     assert run.run["target"] == case(name)["run"]["target"]
-    pods = run.run.get("overrides", {}).get("pod", {})
-    assert len(pods) <= (name == "runtime-deepspeed-distributed"), "words say all, but for the delay of one probe"
+    assert "overrides" not in run.run, "words say all"
 
 
 def test_a_run_reads_as_a_person_would_write_it() -> None:
@@ -266,12 +265,8 @@ def test_a_train_job_refers_to_its_runtime_and_says_nothing_of_it() -> None:
     assert again.run == said
 
 
-MORE = "{name: more, template: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}"
-
-
 @pytest.mark.parametrize(("was", "now", "why"), [
     ("PATCH", "{securityContext: {runAsUser: 7}}", "decides securityContext of the pods"),
-    ("- name: node\n        template", f"- {MORE}\n      - name: node\n        template", "further Jobs are those of"),
     ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "a run fills a Job launcher"),
 ])  # fmt: skip
 def test_a_run_that_cannot_refer_to_its_runtime_brings_one_and_says_why(was: str, now: str, why: str) -> None:
@@ -332,3 +327,190 @@ def test_a_program_that_was_told_where_rank_0_is_is_told_it_again() -> None:
     main |= {"command": ["python", "t.py"], "env": [{"name": "MASTER_ADDR", "value": "pair-0.met"}]}
     run = only(json.dumps(job))
     assert run.run["workload"]["launcher_variables"] is True
+
+
+ENDING = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: ending}
+spec:
+  failurePolicy: {maxRestarts: 2, rules: [{action: ACTION, onJobFailureReasons: [PodFailurePolicy]}]}
+  replicatedJobs:
+  - name: slice
+    template:
+      spec:
+        completions: 2
+        parallelism: 2
+        backoffLimit: 0
+        podFailurePolicy:
+          rules:
+          - {action: FailJob, onExitCodes: {containerName: jax, operator: NotIn, values: [42, 127, 128, 129, 130]}}
+        template: {spec: {restartPolicy: Never, containers: [{name: jax, image: 'jax:1', command: [python, t.py]}]}}
+"""
+
+
+@pytest.mark.parametrize(("action", "means"), [
+    ("FailJobSet", "fail"), ("RestartJobSetAndIgnoreMaxRestarts", "ignore"), ("RestartJobSet", "count"),
+])  # fmt: skip
+def test_exit_codes_mean_what_the_job_set_does_with_a_job_that_they_fail(action: str, means: str, tmp_path: Path) -> None:
+    run = assert_whole(ENDING.replace("ACTION", action), tmp_path)
+    assert run.run["exit_codes"] == [{"means": means, "all_but": [42, "127-130"]}]
+
+
+def test_exit_codes_of_a_job_come_over(tmp_path: Path) -> None:
+    rule = "{action: Ignore, onExitCodes: {operator: In, values: [75, 76]}}"
+    job = SAMPLES["indexed-job"].replace("spec:", f"spec:\n  podFailurePolicy: {{rules: [{rule}]}}", 1)
+    assert assert_whole(job, tmp_path).run["exit_codes"] == [{"means": "ignore", "codes": [75, 76]}]
+
+
+LAUNCHED = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: launched}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      template: {spec: {containers: [{name: starter, image: 'mpi:1', command: [mpirun, -n, '2', /bin/work]}]}}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: workers
+            image: mpi:1
+            args: [/usr/sbin/sshd, -De]
+            readinessProbe: {tcpSocket: {port: 2222}, initialDelaySeconds: 7}
+"""
+
+
+def test_a_role_keeps_the_name_of_its_container_and_what_tells_that_it_is_ready(tmp_path: Path) -> None:
+    run = assert_whole(LAUNCHED, tmp_path)
+    assert run.run["roles"]["launcher"]["container"] == "starter"
+    assert run.run["roles"]["worker"]["ready"] == {"port": 2222, "after": "7s"}
+    replicas = run.compiled.manifests[0]["spec"]["mpiReplicaSpecs"]
+    assert [one["template"]["spec"]["containers"][0]["name"] for one in replicas.values()] == ["starter", "mpi"]
+
+
+FETCHING = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: fetching}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: dataset-initializer
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: dataset-initializer}}
+          spec:
+            template:
+              spec:
+                containers:
+                - {name: dataset-initializer, image: 'fetch:1', volumeMounts: [{name: initializer, mountPath: /workspace}]}
+                volumes: [{name: initializer, persistentVolumeClaim: {claimName: fetched}}]
+      - name: gauge
+        template: {spec: {template: {spec: {containers: [{name: gauge, image: 'gauge:1'}]}}}}
+      - name: node
+        dependsOn: [{name: dataset-initializer, status: Complete}]
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: 'torch:2'}]}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: reads}
+spec:
+  runtimeRef: {name: fetching}
+  initializer:
+    dataset: {storageUri: 'hf://team/set', secretRef: {name: hub}, env: [{name: RETRIES, value: '3'}]}
+  trainer: {numNodes: 2, command: [torchrun, /workspace/t.py]}
+"""
+
+
+def test_a_train_job_tells_the_initializers_of_its_runtime_what_to_fetch_and_leaves_it_its_other_jobs() -> None:
+    run = only(FETCHING)
+    assert run.run["runtime"] == "fetching"
+    assert run.run["initializer"] == {"dataset": {"storage_uri": "hf://team/set", "secret": "hub", "env": {"RETRIES": "3"}}}
+    assert "roles" not in run.run
+    assert run.compiled.cluster.namespaces["default"].claims.keys() == {"fetched"}  # which the runtime's own pods mount
+    assert not run.dropped
+
+
+def test_what_no_initializer_of_the_runtime_takes_is_told_and_costs_no_runtime() -> None:
+    run = only(FETCHING.replace("{name: initializer, mountPath", "{name: other, mountPath"))
+    assert run.run["runtime"] == "fetching"
+    assert [one.pointer for one in run.dropped] == ["/initializer/dataset"]
+    assert "mounts no volume called initializer" in run.dropped[0].why
+
+
+def test_an_elastic_run_keeps_what_scales_it(tmp_path: Path) -> None:
+    by = "[{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]"
+    job = f"""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: grows}}
+spec:
+  elasticPolicy: {{rdzvBackend: c10d, minReplicas: 1, maxReplicas: 4, maxRestarts: 9, metrics: {by}}}
+  pytorchReplicaSpecs:
+    Worker: {{replicas: 2, template: {{spec: {{containers: [{{name: pytorch, image: 'pt:2', command: [torchrun, t.py]}}]}}}}}}
+"""
+    run = assert_whole(job, tmp_path)
+    assert run.compiled.manifests[0]["spec"]["elasticPolicy"]["metrics"] == yaml.safe_load(by)
+
+
+STRANGE = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: strange, labels: {kueue.x-k8s.io/queue-name: YOUR_QUEUE}}
+spec:
+  template:
+    spec:
+      schedulerName: other-scheduler
+      restartPolicy: Never
+      containers:
+      - {name: c, image: 'a:1', command: [], args: [work], volumeMounts: [{name: d, mountPath: /data}]}
+      volumes:
+      - {name: d, persistentVolumeClaim: {claimName: YOUR_CLAIM}}
+      - {name: proxied, emptyDir: {medium: Memory}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nowhere, namespace: YOUR_SPACE}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'a:1'}]}}}
+---
+apiVersion: kubeflow.org/v1alpha1
+kind: MPIJob
+metadata: {name: old}
+spec: {replicas: 2, template: {spec: {containers: [{name: c, image: 'a:1'}]}}}
+"""
+
+
+def test_names_that_no_cluster_has_cost_their_own_run_a_value_and_no_other_run_anything() -> None:
+    found = brought(STRANGE)
+    (run,) = found.runs
+    assert {one.pointer for one in run.dropped} == {"/mounts/~1data/claim", "/queue"}
+    reasons = [finding.message for one in found.failed for finding in one.findings]
+    assert len(reasons) == 2
+    assert "namespace YOUR_SPACE must consist of lowercase letters" in reasons[0]
+    assert "write it in the version of its kind that its operator serves today" in reasons[1]
+
+
+def test_an_override_keeps_a_scheduler_and_a_volume_that_others_mount() -> None:
+    (run,) = brought(STRANGE).runs
+    volume = {"name": "proxied", "emptyDir": {"medium": "Memory"}}
+    assert run.run["overrides"] == {"pod": {"node": {"schedulerName": "other-scheduler", "volumes": [volume]}}}
+    assert run.run["workload"] == {"kind": "command", "args": ["work"]}  # an empty command is none
+
+
+def test_a_claim_that_a_job_set_makes_becomes_one_of_the_namespace(tmp_path: Path) -> None:
+    made = ENDING.replace("spec:\n  failurePolicy", """spec:
+  volumeClaimPolicies:
+  - templates:
+    - metadata: {name: shared}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}
+  failurePolicy""").replace("command: [python", "volumeMounts: [{name: shared, mountPath: /work/}], command: [python")
+    run = assert_whole(made.replace("ACTION", "FailJobSet"), tmp_path)
+    assert run.run["mounts"] == {"/work": {"claim": "shared"}}
+    assert str(run.compiled.cluster.namespaces["default"].claims["shared"].size) == "3Gi"

@@ -6,9 +6,11 @@ from collections.abc import Container
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.objects import the
 
+from trainwright.run import ExitCodes
 from trainwright_trainer.contract import IN_PLACE, Disposition, ExitCode, codes_with
 
 JOBSET: Data = {"operators": {"jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}}}
@@ -109,3 +111,75 @@ def test_other_controllers_cannot_end_it() -> None:
     operator = {"operators": {"training-operator": {"version": "1.9", "restricted_containers": True}}}
     (finding,) = findings({"target": "pytorch-job", "on_disruption": "fail"}, operator)
     assert (finding.code, finding.fix) == ("TW456", "use target indexed-job; or remove on_disruption")
+
+
+CODES: Data = {**command("torchrun", "train.py"), "exit_codes": [
+    {"means": "ignore", "codes": [75]}, {"means": "fail", "codes": [2, "10-12"]},
+]}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
+def test_a_command_says_what_its_exit_codes_mean(target: str) -> None:
+    policy = rules(target, CODES)
+    assert [action(policy, code) for code in (75, 2, 10, 11, 12, 13)] == ["Ignore", *["FailJob"] * 4, "Count"]
+    assert action(policy, 143, evicted=True) == ("Ignore" if target == "indexed-job" else "Count")
+
+
+def set_rules(run: Data) -> list[str]:
+    spec: Any = the(compiled({"target": "job-set", **run}, JOBSET), "JobSet")["spec"]
+    return [rule["action"] for rule in spec["failurePolicy"]["rules"]]
+
+
+def test_a_job_set_ends_with_a_code_that_ends_and_starts_all_again_with_one_that_is_ignored() -> None:
+    """It learns of its Jobs only that a policy failed one: so with codes that end, an eviction counts."""
+    assert set_rules(CODES) == ["FailJobSet"]
+    only_ignored = {**CODES, "exit_codes": CODES["exit_codes"][:1]}
+    assert set_rules(only_ignored) == ["RestartJobSetAndIgnoreMaxRestarts"]
+    assert action(rules("job-set", only_ignored), 75) == "FailJob"
+
+
+def test_a_further_role_ends_a_run_by_codes_of_its_own() -> None:
+    one = {"pods": 1, "command": ["serve"], "exit_codes": [{"means": "fail", "all_but": [143]}]}
+    spec: Any = the(compiled({"target": "job-set", "roles": {"server": one, "other": {"pods": 1, "command": ["serve"]}}}, JOBSET),
+                    "JobSet")["spec"]  # fmt: skip
+    assert {rule["action"]: rule["targetReplicatedJobs"] for rule in spec["failurePolicy"]["rules"]} == {
+        "FailJobSet": ["node", "server"], "RestartJobSetAndIgnoreMaxRestarts": ["other"],
+    }  # fmt: skip
+    jobs = {job["name"]: job["template"]["spec"]["podFailurePolicy"]["rules"] for job in spec["replicatedJobs"]}
+    assert jobs["server"][-1]["onExitCodes"] == {"containerName": "server", "operator": "NotIn", "values": [143]}
+    assert len(jobs["other"]) == 1
+
+
+def test_other_controllers_know_no_exit_codes() -> None:
+    operator = {"operators": {"training-operator": {"version": "1.9", "restricted_containers": True}}}
+    (finding,) = [one for one in findings({"target": "pytorch-job", **CODES}, operator) if one.code == "TW456"]
+    assert finding.fix == "use target indexed-job; or remove exit_codes"
+
+
+@pytest.mark.parametrize(("said", "why"), [
+    ({"codes": [0]}, "exit codes of a failure are 1 to 255"),
+    ({"codes": ["12-10"]}, "a range begins with its lower end"),
+    ({"codes": ["200-300"]}, "exit codes of a failure are 1 to 255"),
+    ({}, "it names no codes"),
+    ({"codes": [1], "all_but": [2]}, "names them twice"),
+])  # fmt: skip
+def test_codes_that_no_program_has_are_refused(said: Data, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        ExitCodes.model_validate({"means": "fail", **said})
+
+
+def test_a_supervisor_gives_codes_their_meaning() -> None:
+    with pytest.raises(ValidationError, match="the supervisor of a script gives each exit code its meaning"):
+        compiled({**script("python", "train.py"), "exit_codes": CODES["exit_codes"]})
+
+
+def test_a_role_may_name_its_container_where_no_operator_does() -> None:
+    policy = rules("indexed-job", {**CODES, "roles": {"node": {"container": "own"}}})
+    assert {rule["onExitCodes"]["containerName"] for rule in policy if "onExitCodes" in rule} == {"own"}
+
+
+@pytest.mark.parametrize(("target", "role"), [("pytorch-job", "worker"), ("train-job", "node")])
+def test_an_operator_finds_the_container_by_its_own_name(target: str, role: str) -> None:
+    operators = {**JOBSET["operators"], "training-operator": {"version": "1.9", "restricted_containers": True}}
+    (finding,) = findings({"target": target, "roles": {role: {"container": "own"}}}, {"operators": operators})
+    assert (finding.code, finding.where.pointer, finding.fix) == ("TW327", f"/roles/{role}/container", "remove container")

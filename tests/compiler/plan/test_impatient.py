@@ -18,9 +18,9 @@ QUEUED: Data = {"queue": "research"}
 FETCHES: Data = {"mounts": {"/data": MOUNT}, "prepare": {"/data/digits": SOURCE}}
 
 
-def kueue(**stated: Any) -> Data:
+def kueue(version: str = "0.19.2", **stated: Any) -> Data:
     queues = {"training": {"queues": {"research": {"cluster_queue": "gpus"}}}}
-    return {"kueue": {"version": "0.19.2", "wait_for_pods_ready": stated}, "namespaces": queues}
+    return {"kueue": {"version": version, "wait_for_pods_ready": stated}, "namespaces": queues}
 
 
 KAI: Data = {"scheduling": {"staleness_grace": "60s"}}
@@ -29,7 +29,10 @@ EXCLUSIVE: Data = {"operators": {"jobset": {"exclusive_placement": True}}}
 
 
 @pytest.mark.parametrize(("run", "profile", "row"), [
-    (QUEUED, kueue(timeout="5m"), f"{SUSPENDS} 5 min after it is admitted, and queues it again"),
+    (QUEUED, kueue("0.15.3", timeout="5m"), f"{SUSPENDS} 5 min after it is admitted, and queues it again"),
+    (QUEUED, kueue("0.16.0", timeout="5m"),
+     f"{SUSPENDS} 5 min after it is admitted; and 5 min after one is lost, and queues it again"),
+    (QUEUED, kueue(recovery_timeout="0s"), f"{SUSPENDS} 5 min after it is admitted, and queues it again"),
     (QUEUED, kueue(recovery_timeout="15m", backoff_limit=3),
      f"{SUSPENDS} 5 min after it is admitted; and 15 min after one is lost, and queues it again, 3 times at most"),
     ({}, kueue(), None), (QUEUED, {**kueue(), "kueue": {"version": "0.19.2"}}, None),
@@ -47,12 +50,14 @@ def test_the_plan_says_what_they_do(run: Data, profile: Data, row: str | None) -
 @pytest.mark.parametrize(("run", "profile", "place", "words"), [
     (QUEUED, kueue(recovery_timeout="3m"), "/kueue/wait_for_pods_ready/recovery_timeout", "lost 6 times comes back after 320 s"),
     (QUEUED, kueue(recovery_timeout="5s"), "/kueue/wait_for_pods_ready/recovery_timeout", "lost 1 time comes back after 10 s"),
-    (QUEUED, kueue(recovery_timeout="10m"), None, ""), (QUEUED, kueue(timeout="1m"), None, ""),
+    (QUEUED, kueue(recovery_timeout="10m"), None, ""),
+    (QUEUED, kueue(timeout="1m"), "/kueue/wait_for_pods_ready/timeout", "lost 4 times comes back after 80 s"),
+    (QUEUED, kueue("0.15.3", timeout="1m"), None, ""), (QUEUED, kueue(timeout="1m", recovery_timeout="0s"), None, ""),
     ({**QUEUED, "on_disruption": "fail"}, kueue(recovery_timeout="3m"), None, ""),
     ({}, KAI, "/scheduling/staleness_grace", "lost 4 times comes back after 80 s"),
     (on("pytorch-job"), KAI, None, ""),
-    ({**QUEUED, **FETCHES}, kueue(timeout="5m"), "/kueue/wait_for_pods_ready/timeout", "lets them wait 30 min"),
-    ({**QUEUED, **FETCHES, "peer_wait": "4m"}, kueue(timeout="5m"), None, ""), (FETCHES, kueue(timeout="5m"), None, ""),
+    ({**QUEUED, **FETCHES}, kueue(timeout="11m"), "/kueue/wait_for_pods_ready/timeout", "lets them wait 30 min"),
+    ({**QUEUED, **FETCHES, "peer_wait": "4m"}, kueue(timeout="11m"), None, ""), (FETCHES, kueue(timeout="5m"), None, ""),
 ])  # fmt: skip
 def test_what_they_do_before_the_pods_can_be_there(run: Data, profile: Data, place: str | None, words: str) -> None:
     said = [one for one in findings(run, overlay(profile_for(run.get("target", "indexed-job")), profile)) if one.code == "TW468"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled, findings, script
+from tests.compiler.plan.test_impatient import QUEUED, kueue
 from tests.compiler.plan.test_incident import OPERATORS, jobs
 from tests.compiler.targets import on, profile_for
 
@@ -117,6 +118,7 @@ def test_one_pod_waits_for_nobody() -> None:
     ({"topology": {"elastic": {"min_nodes": 2, "max_nodes": 8}}, "target": "pytorch-job"}, OPERATORS, "an elastic run goes on"),
     ({"target": "job-set"}, EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
     ({"target": "indexed-job"}, KAI, "KAI evicts the other pods 1 min after one is lost"),
+    ({"target": "indexed-job", **QUEUED}, kueue(timeout="10m"), "Kueue suspends the whole run"),
 ])  # fmt: skip
 def test_what_cannot_stay_is_a_whole_job_and_a_finding(run: Data, cluster: Data, why: str) -> None:
     asked = DDP | run

@@ -29,6 +29,8 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("completions: 3", "topology: {nodes: 3}"),
         Key("parallelism: 3", "topology: {nodes: 3}"),
         Key("backoffLimitPerIndex: 5", "restarts: 5", note="on other targets for the whole run"),
+        Key("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [3]}}]}",
+            "exit_codes: [{means: fail, codes: [3]}]", note="of a command"),
         Key("activeDeadlineSeconds: 172800", "deadline: 2d", note="of a script or a command"),
         Key("ttlSecondsAfterFinished: 86400", "ttl: 1d", note="of a script or a command; Argo CD then runs it again"),
     ),

@@ -21,7 +21,7 @@ ROWS = [row for rows in KEYS.values() for row in rows]
 
 
 def manifests(change: dict[str, Any], row: Key) -> list[Any]:
-    base = COMMAND if "command" in row.here or "probes" in row.here else SCRIPT
+    base = COMMAND if any(key in row.here for key in ("command", "probes", "exit_codes")) else SCRIPT
     run = overlay(base | ({"target": row.target} if row.target else {}), change)
     compiled = compile_run(validate_data(Run, run, None, {}), validate_data(Cluster, CLUSTER, None, {}), today=date(2026, 7, 1))
     return list(compiled.manifests)

@@ -29,7 +29,11 @@ def test_labels_of_the_plan_and_of_controllers(field: str, key: str) -> None:
     assert finding.where.pointer == f"/{field}/{key.replace('/', '~1')}"
 
 
-@pytest.mark.parametrize("key", ["project", "example.com/project", "job-name-2"])
+def test_no_run_is_of_the_foundation() -> None:
+    assert codes({"labels": {"app.kubernetes.io/component": "foundation"}}) == ["TW410"]
+
+
+@pytest.mark.parametrize("key", ["project", "example.com/project", "job-name-2", "app.kubernetes.io/part-of"])
 def test_labels_of_ones_own(key: str) -> None:
     assert codes({"labels": {key: "x"}, "pod_labels": {key: "y"}}) == []
 

@@ -215,20 +215,20 @@ def test_node_0_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun)
     assert "node 0 did not come within 1 s" in last_words(run, 1)
 
 
-def test_a_new_node_0_waits_as_long_as_the_others(new_run: NewRun) -> None:
+def test_new_pods_wait_as_long_as_the_others(new_run: NewRun) -> None:
+    """Also those that find node 0 gone; peer_wait is 60 s here."""
     run = recovering(new_run, 3, wait=77)
     run.plans = {"*": FIRST_TRAINS}
     run.start_all()
+    assert run.pods[2].wait_for_event("waiting_for_node_0")["seconds"] == 60
     wait_for_attempt(run, 1)
     for node in (0, 2):
         run.lose(run.pods[node])
-    new = run.start(0, reuse=True)
-    wait_until(
-        lambda: [event["seconds"] for event in new.log() if event["event"] == "waiting_for_peers"] == [60, 77],
-        "the wait of a run that goes on", told=run.logs,
-    )
     last = run.start(2, reuse=True)
+    assert last.wait_for_event("waiting_for_node_0")["seconds"] == 77
+    new = run.start(0, reuse=True)
     assert [pod.wait() for pod in (run.pods[1], new, last)] == [ExitCode.DONE] * 3, run.logs()
+    assert {event["seconds"] for event in new.log() if event["event"] == "waiting_for_peers"} == {77}
 
 
 def test_what_a_new_node_0_waits_for_may_not_come(tmp_path: Path) -> None:
@@ -236,6 +236,7 @@ def test_what_a_new_node_0_waits_for_may_not_come(tmp_path: Path) -> None:
         spec = specification(tmp_path, 3, 1, None, "127.0.0.", recovery={"restarts": 3, "wait_seconds": 0.01})
         coordinator = Coordinator(spec, "a" * 64, 3, History(spec), Measurements())
         messages: asyncio.Queue[Downward] = asyncio.Queue()
+        coordinator.wait(spec.lifecycle.peer_wait_seconds)
         coordinator.add_own_pod(Peer(0, "pod-0", messages.put_nowait))
         waits = Join(
             node=1, host="pod-1", sha256="a" * 64, version=__version__, identity=spec.identity, attempt=coordinator.nonce,

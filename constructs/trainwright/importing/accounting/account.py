@@ -172,9 +172,10 @@ _WORDS = ("command", "args")
 
 def _of_an_object(said: _Said, side: Side, ours: Ours) -> Verdict:
     """Of a leaf of an object that stands for none of ours."""
-    view, referred = side.view, called(side.view.tree) in ours.referred
+    view, key = side.view, called(side.view.tree)
     for row in rows()["objects"]:
-        held = (referred or not row.get("referred")) and not (row.get("apart") and side.finds_pods)
+        held = (key in ours.referred or not row.get("referred")) and not (row.get("apart") and side.finds_pods)
+        held = held and not (row.get("unnamed") and key in ours.referred_there)
         if view.tree["kind"] in row["kinds"] and held:
             return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     return said(Fate.LEFT_OUT, why=f"no object of the run is this {view.tree['kind']}", lost=True)

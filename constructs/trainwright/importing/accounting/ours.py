@@ -34,6 +34,8 @@ class Ours:
         self._objects, self._locate = objects, locate
         self._hosts = [side.hosts for side in sides if side.hosts and makes_pods(side.view.tree)]
         self.referred = {one for each in objects for one in references(each.manifest)}
+        self.referred_there = {one for each in sides if makes_pods(each.view.tree) for one in references(each.view.tree)}
+        """What the original's own pods refer to."""
         taken = {(side.number, leaf.here) for side in sides for leaf in side.leaves if leaf.mine is not ABSENT}
         self._free = [
             (number, leaf)

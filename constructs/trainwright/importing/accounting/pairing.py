@@ -153,6 +153,10 @@ class Pairing:
         mine = self._of_pods.get((leaf.place[: -5 if mounted else -3], value), value)
         return mine if len(self.names.get((str(kind), mine), ())) < 2 else value
 
+    def container(self, leaf: Leaf) -> str:
+        """What the container is called in ours that a rule of a Job names: one of the Job's own pods."""
+        return self._of_pods.get(((*leaf.place[:-5], "template", "spec"), str(leaf.value)), str(leaf.value))
+
     def _descend(self, there: Any, here: Any, at: Leaf) -> None:
         if isinstance(there, dict) and there:
             mine = here if isinstance(here, dict) else {}
@@ -246,7 +250,10 @@ def _identity(within: str, element: Mapping[str, Any]) -> str:
     known_by = _KNOWN_BY.get(within, ("name",))
     if not any(key in element for key in known_by):
         return json.dumps(element, sort_keys=True, default=str)
-    return json.dumps([str(element.get(key, _DEFAULTS.get(key))) for key in known_by])
+    found = {key: str(element.get(key, _DEFAULTS.get(key))) for key in known_by}
+    if within == "volumeMounts":
+        found["mountPath"] = found["mountPath"].rstrip("/")
+    return json.dumps([*found.values()])
 
 
 def _likeness(there: Any, here: Any) -> int:

@@ -81,6 +81,8 @@ class Side:
             wanted = leaf.mine
         elif kind_of_name(leaf.place) is not None:
             wanted = self.pairing.name(leaf)
+        elif leaf.place[-2:] == ("onExitCodes", "containerName"):
+            wanted = self.pairing.container(leaf)
         elif isinstance(wanted, str) and not (leaf.place[-2:-1] in _LABELS and leaf.mine == wanted):
             wanted = self.renamed(leaf.place, wanted)
         if not equal(leaf.place, leaf.mine, wanted):

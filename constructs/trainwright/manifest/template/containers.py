@@ -185,7 +185,8 @@ def probe(stated: Probe) -> Tree:
         way = {"httpGet": {"path": stated.http, "port": stated.port}}
     else:
         way = {"tcpSocket": {"port": stated.port}}
-    return {**way, "periodSeconds": int(stated.every.seconds), "failureThreshold": stated.failures}
+    first: Tree = {"initialDelaySeconds": int(stated.after.seconds)} if stated.after else {}
+    return {**way, **first, "periodSeconds": int(stated.every.seconds), "failureThreshold": stated.failures}
 
 
 def _security(resolution: Resolution, container: Container, source: str) -> Tree:

@@ -154,7 +154,7 @@ def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
     if _ends(resolution):
         evicted = _on_disruption("FailJob", "evicted, preempted or drained: the run fails", "run:/on_disruption")
     if not resolution.processes[role.name].supervised:
-        return [evicted]
+        return [evicted, *_stated_codes(resolution, role)]
 
     but = () if resolution.in_place else IN_PLACE
 
@@ -175,26 +175,51 @@ def failure_rules_below_job_set(resolution: Resolution, role: Role) -> list[Tree
     """
     if resolution.processes[role.name].supervised or _ends(resolution):
         return failure_rules(resolution, role)
-    return [_on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")]
+    if role.name in _ending(resolution):
+        counted = "evicted, preempted or drained: it counts, since a JobSet cannot tell it from an exit code that ends the run"
+        return [_on_disruption("Count", counted), *_stated_codes(resolution, role)]
+    evicted = _on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")
+    return [evicted, *_stated_codes(resolution, role, ignore="FailJob")]
+
+
+def _stated_codes(resolution: Resolution, role: Role, ignore: str = "Ignore") -> list[Why]:
+    """What the run says of the exit codes of a program that nobody here knows. ``ignore`` is what brings it back at no cost."""
+    run, actions = resolution.run, {"fail": "FailJob", "ignore": ignore, "count": "Count"}
+    stated, source = (run.roles[role.name].exit_codes, f"run:/roles/{role.name}") if role.further else (run.exit_codes, "run:")
+    found = []
+    for number, one in enumerate(stated):
+        which: Tree = {"containerName": one.container or role.container, "operator": "In" if one.codes else "NotIn"}
+        rule: Tree = {"action": actions[one.means], "onExitCodes": which | {"values": one.numbers}}
+        found.append(Why(rule, f"{source}/exit_codes/{number}", "as asked"))
+    return found
+
+
+def _ending(resolution: Resolution) -> list[str]:
+    """Roles without the supervisor that have exit codes with which the run has failed; where it has none, all of them then."""
+    run = resolution.run
+    of_run = not resolution.supervised and any(one.means == "fail" for one in run.exit_codes)
+    further = [name for name, parts in run.roles.items() if any(one.means == "fail" for one in parts.exit_codes)]
+    whole = not resolution.supervised and (of_run or further)
+    return [role.name for role in resolution.binding.roles] if whole else further
 
 
 def job_set_rules(resolution: Resolution, own: Sequence[str]) -> list[Tree | Why]:
     """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts. ``own`` are
     the Jobs of the topology: a program of a further role knows nothing of our exit codes.
     """
-    roles, reasons = resolution.binding.roles, {"onJobFailureReasons": ["PodFailurePolicy"]}
+    roles, ending, reasons = resolution.binding.roles, _ending(resolution), {"onJobFailureReasons": ["PodFailurePolicy"]}
     permanent: Tree = {"name": "permanent", "action": "FailJobSet", **reasons}
     disrupted: Tree = {"name": "disrupted", "action": "RestartJobSetAndIgnoreMaxRestarts", **reasons}
     uncounted = "an eviction is not the run's fault: all pods start again, and it costs no restart"
-    if _ends(resolution):
+    if _ends(resolution) or (ending and not resolution.supervised):
         return [permanent]
     if not resolution.supervised:
         return [Why(disrupted, "trainwright", uncounted)]
-    further = [role.name for role in roles if role.further]
+    further = [role.name for role in roles if role.further and role.name not in ending]
     if not further:
         return [permanent]
     of_further = Why(disrupted | {"targetReplicatedJobs": further}, "trainwright", uncounted)
-    return [permanent | {"targetReplicatedJobs": [*own]}, of_further]
+    return [permanent | {"targetReplicatedJobs": [*own, *ending]}, of_further]
 
 
 def _ends(resolution: Resolution) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from trainwright.manifest.pods import containers_of
 from trainwright.objects.fields import items, mapping, text, texts, whole
-from trainwright.operators.job.said import part_of
+from trainwright.operators.job.said import exit_codes, part_of
 from trainwright.operators.operator import Around
-from trainwright.operators.said import TORCH, Part, Said, count, seconds, stated
+from trainwright.operators.said import TORCH, Part, Said, Words, count, seconds, stated
 
 JOBS = "/spec/replicatedJobs"
 
@@ -25,7 +25,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
     spec = f"{JOBS}/{parts.index(lead)}/template/spec"
     words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
-                  *seconds(manifest, f"{spec}/activeDeadlineSeconds")])  # fmt: skip
+                  *seconds(manifest, f"{spec}/activeDeadlineSeconds"),
+                  *_exit_codes(manifest, parts.index(lead)).items()])  # fmt: skip
     never = f"{spec}/backoffLimit"
     if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
         words["/restarts"] = (0, never)
@@ -38,8 +39,38 @@ def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any
     part = part_of(manifest, text(replicated, "/name", f"job-{number}"), f"{pointer}/template/spec")
     wanted = texts(manifest, "/spec/successPolicy/targetReplicatedJobs")
     words = {"/must_end": (True, f"{pointer}/name")} if not wanted or part.role in wanted else {}
+    words |= _exit_codes(manifest, number)
     pods = part.pods * max(count(replicated, "/replicas"), 1)
-    return part._replace(pods=pods, ranks=False, further=True, words=words)
+    return part._replace(pods=pods, ranks=False, further=True, words=words, template=_with_claims(manifest, part.template))
+
+
+def claims(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Claims that a JobSet makes for its pods, by the names of the volumes that they are there."""
+    policies = items(manifest, "/spec/volumeClaimPolicies")
+    return {text(one, "/metadata/name"): one for _, policy in policies for _, one in items(policy, "/templates")}
+
+
+def _with_claims(manifest: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run mounts claims of its namespace."""
+    spec = mapping(template, "/spec")
+    mounted = {text(mount, "/name") for _, one in containers_of(spec) for _, mount in items(one, "/volumeMounts")}
+    own = {text(one, "/name") for _, one in items(spec, "/volumes")}
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims(manifest) if name in mounted - own]
+    return {**template, "spec": {**spec, "volumes": [*(spec.get("volumes") or []), *made]}} if made else template
+
+
+_RESTARTS = {"FailJobSet": "fail", "RestartJobSetAndIgnoreMaxRestarts": "ignore"}
+
+
+def _exit_codes(manifest: Mapping[str, Any], number: int) -> Words:
+    """A code that fails the Job is what the JobSet makes of a Job that failed by its policy: without a rule, a restart."""
+    pointer, reason = f"{JOBS}/{number}", "PodFailurePolicy"
+    name, action = text(manifest, f"{pointer}/name"), ""
+    for _, rule in reversed([*items(manifest, "/spec/failurePolicy/rules")]):
+        reasons, jobs = texts(rule, "/onJobFailureReasons"), texts(rule, "/targetReplicatedJobs")
+        if (not reasons or reason in reasons) and (not jobs or name in jobs):
+            action = text(rule, "/action")
+    return dict(exit_codes(manifest, f"{pointer}/template/spec", _RESTARTS.get(action, "count")))
 
 
 def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part]) -> Part:

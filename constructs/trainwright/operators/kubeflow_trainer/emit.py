@@ -210,6 +210,7 @@ def _indexed(needs: Needs) -> Binding:
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-0-{index}.{name}", container=NODE),),
         rank_zero_host="{name}-node-0-0.{name}",
         fixed_port=True,
+        finds_container=True,
         node_index_env=INDEX_VARIABLE,
         index_field=INDEX_LABEL,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
@@ -229,6 +230,7 @@ def _launched(needs: Needs, mpi: MPI) -> Binding:
         # The host file lists the workers first, by the order of the Jobs. Open MPI 5 goes by it; where the launcher has ranks,
         # Open MPI 4 begins there (tried with 5.0.11 and 4.1.8). Only Horovod has any there, and its ranks meet over MPI itself.
         rank_zero_host="{name}-node-0-0.{name}" if workers else "{name}-launcher-0-0.{name}",
+        finds_container=True,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         environment=EnvironmentChannel.LAUNCHER,
         of_rendezvous=Mpirun(mpi),

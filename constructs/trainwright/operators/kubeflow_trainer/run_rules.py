@@ -106,7 +106,7 @@ def runtime_decides(context: Context, resolution: Resolution) -> Iterator[Findin
         return
     fix = f"remove it, or have it in runtime {name}, or remove runtime: then the run brings its own"
     stated = {(field, answer.source) for field, answer in dropped(resolution)}
-    stated |= {(field, f"run:/{field}") for field in ("restarts", "on_disruption") if field in run.model_fields_set}
+    stated |= {(field, f"run:/{field}") for field in ("restarts", "on_disruption", "exit_codes") if field in run.model_fields_set}
     stated |= {(field, f"run:/overrides/pod/{role}/{field}") for role, field in _overridden(run, resolution)}
     for field, source in sorted(stated):
         message = f"runtime {name} decides {field} of the pods, which a TrainJob may not state"

@@ -12,7 +12,7 @@ from trainwright.operators.job.said import part_of
 from trainwright.operators.jobset.said import JOBS
 from trainwright.operators.kubeflow_trainer.pods import ANCESTOR, LAUNCHER, NODE, merged
 from trainwright.operators.operator import Around
-from trainwright.operators.said import TORCH, Part, Said, seconds, stated
+from trainwright.operators.said import TORCH, Part, Said, Words, seconds, stated, variable
 from trainwright.operators.training_operator.said import at_number
 
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
@@ -28,7 +28,23 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     whole = _said(manifest, runtime)
     if MANAGED.items() <= mapping(runtime, "/metadata/labels").items():
         return whole
-    return _said(manifest, _bare(runtime))._replace(runtime=runtime, instead=whole)
+    refers = _said(manifest, _bare(runtime))
+    own = tuple(one for one in refers.parts if not one.further)  # Jobs beside them stay the runtime's
+    return refers._replace(parts=own, words={**refers.words, **_initializers(manifest)}, runtime=runtime, instead=whole)
+
+
+def _initializers(manifest: Mapping[str, Any]) -> Words:
+    """What its runtime fetches for it."""
+    words: dict[str, tuple[Any, str]] = {}
+    for part in ("dataset", "model"):
+        there = f"/spec/initializer/{part}"
+        for field, key in (("storageUri", "storage_uri"), ("secretRef/name", "secret")):
+            if value := text(manifest, f"{there}/{field}"):
+                words[f"/initializer/{part}/{key}"] = (value, f"{there}/{field}")
+        for number, one in items(manifest, f"{there}/env"):
+            if (value := variable(one)) is not None:
+                words[f"/initializer/{part}/env/{escape(text(one, '/name'))}"] = (value, f"{there}/env/{number}")
+    return words
 
 
 def _runtime(manifest: Mapping[str, Any], around: Around) -> Mapping[str, Any]:

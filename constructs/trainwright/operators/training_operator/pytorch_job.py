@@ -86,6 +86,7 @@ class PyTorchJob(Target):
             rank_zero_host="{name}-master-0",
             node_index_env="PET_NODE_RANK",
             port_name="pytorchjob-port",
+            finds_container=True,
             injects={**_INJECTED, **_INJECTED_STATIC},
             recovery=run_policy.RECOVERY,
             gang=Gang.OPERATOR,
@@ -145,6 +146,7 @@ def _elastic(needs: Needs) -> Binding:
         roles=(Role(name="worker", pods=needs.nodes, host="{name}-worker-{index}", container="pytorch"),),
         rank_zero_host="{name}-worker-0",
         port_name="pytorchjob-port",
+        finds_container=True,
         injects={**_INJECTED, **_INJECTED_ELASTIC},
         recovery=run_policy.RECOVERY._replace(
             first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
@@ -174,6 +176,8 @@ def _elastic_policy(resolution: Resolution) -> Tree:
     elastic = resolution.needs.elastic
     if elastic is None:
         return {}
+    metrics, asked = [dict(one) for one in elastic.metrics], "as asked: an autoscaler adds and removes workers by them"
+    by = {"metrics": Why(metrics, "run:/topology/elastic/metrics", asked)} if metrics else {}
     return {
         "elasticPolicy": {
             "minReplicas": Why(elastic.minimum, "run:/topology/elastic/min_nodes", "with fewer nodes the run waits"),
@@ -185,5 +189,6 @@ def _elastic_policy(resolution: Resolution) -> Tree:
                 {"key": "keep_alive_interval", "value": str(elastic.keep_alive_seconds)},
                 {"key": "keep_alive_max_attempt", "value": str(elastic.keep_alive_attempts)},
             ],
+            **by,
         }
     }

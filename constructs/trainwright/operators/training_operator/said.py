@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.objects.fields import mapping, text, whole
+from trainwright.objects.fields import items, mapping, text, whole
 from trainwright.operators.operator import Around
 from trainwright.operators.said import TORCH, Part, Said, count, is_supervisor, seconds, stated
 
@@ -64,6 +64,8 @@ def _pytorch_job(manifest: Mapping[str, Any]) -> Said:
         words |= stated(manifest, {"/spec/elasticPolicy/maxRestarts": "/restarts"})
         words["/topology/elastic/min_nodes"] = (count(elastic, "/minReplicas"), "/spec/elasticPolicy/minReplicas")
         words["/topology/elastic/max_nodes"] = (most, "/spec/elasticPolicy/maxReplicas")
+        if metrics := [dict(one) for _, one in items(elastic, "/metrics")]:
+            words["/topology/elastic/metrics"] = (metrics, "/spec/elasticPolicy/metrics")
     return Said("pytorch-job", tuple(parts), TORCH, words)
 
 

@@ -95,6 +95,7 @@ class TFJob(Target):
             rank_zero_host="{name}-chief-0" if tasks.chief else "{name}-worker-0",
             rendezvous_port=PORT,
             port_name="tfjob-port",
+            finds_container=True,
             injects=_INJECTED if sum(role.pods for role in roles) > 1 else {},
             recovery=run_policy.RECOVERY,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),

@@ -50,6 +50,7 @@ class XGBoostJob(Target):
             rank_zero_host="{name}-master-0",
             node_index_env="RANK",
             port_name="xgboostjob-port",
+            finds_container=True,
             injects={**_INJECTED, **(_INJECTED_WITH_WORKERS if several else {})},
             recovery=run_policy.RECOVERY,
             peer_list=("WORKER_ADDRS", "{host},"),

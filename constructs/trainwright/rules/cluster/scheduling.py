@@ -311,13 +311,18 @@ def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
-    if context.run.on_disruption == "restart" or resolution.binding.recovery.disruption_rule:
+    run = context.run
+    if resolution.binding.recovery.disruption_rule:
         return
-    title = resolution.plan.target_title
-    message = f"the controller of a {title} has no rule for evicted pods, so `on_disruption: fail` would do nothing"
-    others = targets(context, resolution, lambda binding: binding.recovery.disruption_rule)
-    fix = f"use target {' or '.join(others)}; or remove on_disruption" if others else "remove on_disruption"
-    yield found("TW456", context.locate.run("/on_disruption"), message, fix)
+    asked = {"/on_disruption": run.on_disruption == "fail", "/exit_codes": bool(run.exit_codes)}
+    asked |= {f"/roles/{name}/exit_codes": bool(parts.exit_codes) for name, parts in run.roles.items()}
+    for pointer in (pointer for pointer, stated in asked.items() if stated):
+        key = pointer.rpartition("/")[2]
+        what, said = ("evicted pods", "`on_disruption: fail`") if key == "on_disruption" else ("exit codes", "`exit_codes`")
+        message = f"the controller of a {resolution.plan.target_title} has no rule for {what}, so {said} would do nothing"
+        others = targets(context, resolution, lambda binding: binding.recovery.disruption_rule)
+        fix = f"use target {' or '.join(others)}; or remove {key}" if others else f"remove {key}"
+        yield found("TW456", context.locate.run(pointer), message, fix)
 
 
 _ACCEPT = "accept the wait, or use a pool without spot"

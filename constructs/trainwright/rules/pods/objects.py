@@ -10,7 +10,7 @@ from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
-from trainwright.manifest.labels import PLAN_PREFIXES, in_foundation
+from trainwright.manifest.labels import in_foundation, is_the_plans
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import images_outside
 from trainwright.manifest.provenance import Provenance, origin
@@ -57,17 +57,17 @@ def labels(context: Context) -> Iterator[Finding]:
     """Labels and annotations that the plan or a controller needs for itself."""
     for words, source in all_words(context.run):
         for field in ("labels", "pod_labels", "annotations", "pod_annotations"):
-            for key in filter(_is_reserved, getattr(words, field, ())):
+            for key in (key for key, value in getattr(words, field, {}).items() if _is_reserved(key, value)):
                 message = f"{field.removeprefix('pod_').removesuffix('s')} {key} belongs to the plan or to a controller"
                 where = context.locate.at(f"{source}/{field}/{escape(key)}")
                 yield found("TW410", where, message, "use a prefix of your own, such as example.com/")
 
 
-def _is_reserved(label: str) -> bool:
+def _is_reserved(label: str, value: str) -> bool:
     """Whether the plan, Argo CD or the controller of any target sets a label."""
     keys = [key for target in TARGETS.values() for key in target.reserved_labels]
-    prefixes = (*PLAN_PREFIXES, "argocd.argoproj.io/", *(key for key in keys if key.endswith("/")))
-    return label in keys or label.startswith(prefixes)
+    prefixes = ("argocd.argoproj.io/", *(key for key in keys if key.endswith("/")))
+    return label in keys or label.startswith(prefixes) or is_the_plans(label, value)
 
 
 def generated_names(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -174,6 +174,7 @@ class Attempt:
     async def _lead(self) -> None:
         loop, control = asyncio.get_running_loop(), self.place.control
         self._coordinator = coordinator = self._new_coordinator()
+        coordinator.wait(await self._patience())
         if control is not None and control.pods > 1:
             self._server = ControlServer(coordinator, self._setting.specification, self._secret())
             await self._server.listen(self.place.bind, control.port)
@@ -192,12 +193,20 @@ class Attempt:
     async def _follow(self) -> None:
         control = self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
-        before = self._before
-        seconds = self._setting.spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds
         self._client = ControlClient(
-            self._setting.specification, self._secret(), self.place, control, self.pod, seconds, before is not None
+            self._setting.specification, self._secret(), self.place, control, self.pod, await self._patience(),
+            self._before is not None,
         )
         await self._client.follow()
+
+    async def _patience(self) -> float:
+        """For pods that are missing. One that is new in a run that has begun leaves no sooner than those that wait for it."""
+        life = self._setting.spec.lifecycle
+        if self._before is not None:
+            return self._before.wait_seconds
+        if life.recovery is None or not await self._history.has_begun():
+            return life.peer_wait_seconds
+        return max(life.peer_wait_seconds, life.recovery.wait_seconds)
 
     def _secret(self) -> bytes | None:
         return read_secret(self._setting.spec.world.control_secret)

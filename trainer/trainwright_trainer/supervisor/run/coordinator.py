@@ -95,13 +95,18 @@ class Coordinator:
         self._requests = 0
         self._committed_step: int | None = None
         self._timers = Timers()
-        self._wait(spec.lifecycle.peer_wait_seconds if before is None else before.wait_seconds)
+        self._patience = 0.0
 
     @property
     def is_over(self) -> bool:
         return self.state in ("ending", "over")
 
     # --- what pods do ---------------------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """For pods that are missing."""
+        self._patience = seconds
+        self._timers.after(seconds, lambda: self._stop_waiting(seconds))
 
     def add_own_pod(self, peer: Peer) -> None:
         """Node 0's own pod joins without a connection."""
@@ -131,7 +136,7 @@ class Coordinator:
         get_log().info("peer_joined", peer=peer.node, host=peer.host, missing=self._missing())
         if join.again and self._before is None and self._recovery is not None:  # node 0 was replaced, and others wait already
             self._before = Before(self._recovery.wait_seconds)
-            self._wait(self._recovery.wait_seconds)
+            self.wait(self._recovery.wait_seconds)
             get_log().info("waiting_for_peers", missing=self._missing(), seconds=self._patience)
         if not self._missing():
             self.state = "opening"
@@ -193,10 +198,6 @@ class Coordinator:
 
     def _missing(self) -> list[int]:
         return [node for node in range(self._pods) if node not in self._peers]
-
-    def _wait(self, seconds: float) -> None:
-        self._patience = seconds
-        self._timers.after(seconds, lambda: self._stop_waiting(seconds))
 
     def _stop_waiting(self, seconds: float) -> None:
         if self.state != "gathering" or seconds != self._patience:

@@ -70,6 +70,13 @@ class History:
         complete = await _on_volume(lambda: read_complete(directory))
         return complete is not None and complete.identity == self._spec.identity
 
+    async def has_begun(self) -> bool:
+        """Whether this very identity had an attempt."""
+        directory, identity = self._directory, self._spec.identity
+        if directory is None:
+            return False
+        return await _on_volume(lambda: any(event.identity == identity for event in Ledger(directory).events()))
+
     async def begin(self, attempt: str) -> Beginning:
         """Note the start of an attempt (node 0)."""
         directory, identity = self._directory, self._spec.identity
