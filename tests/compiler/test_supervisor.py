@@ -248,15 +248,18 @@ def test_its_image_is_judged_like_any_other() -> None:
     assert all("/supervisor/image" in str(one.where) or "lab.yaml" in str(one.where) for one in findings(work(), images))
 
 
-def test_an_elastic_run_and_ray_need_it_in_their_image() -> None:
-    sizes = {"min_nodes": 1, "max_nodes": 2}
-    elastic = on("pytorch-job", **work(topology=SHAPES["ddp"] | {"elastic": sizes}))
-    ray = on("ray-job") | work()
-    for target, run in (("pytorch-job", elastic), ("ray-job", ray)):
-        cluster = profile_for(target) | HAS_ONE
-        usual = codes(run | {"supervisor": "image"}, cluster)
-        assert sorted(codes(run, cluster)) == sorted([*usual, "TW269"])
-        assert "TW268" in codes(run | {"supervisor": "brought"}, cluster)
+def test_ray_needs_it_in_its_image() -> None:
+    run, cluster = on("ray-job") | work(), profile_for("ray-job") | HAS_ONE
+    usual = codes(run | {"supervisor": "image"}, cluster)
+    assert sorted(codes(run, cluster)) == sorted([*usual, "TW269"])
+    assert "TW268" in codes(run | {"supervisor": "brought"}, cluster)
+
+
+def test_the_pods_of_an_elastic_script_bring_it() -> None:
+    elastic = on("pytorch-job", **work(topology=SHAPES["ddp"] | {"elastic": {"min_nodes": 1, "max_nodes": 2}}))
+    cluster = profile_for("pytorch-job") | HAS_ONE
+    assert codes(elastic | {"supervisor": "brought"}, cluster) == codes(elastic | {"supervisor": "image"}, cluster)
+    assert compiled(elastic, cluster).plan.supervisor is not None
 
 
 @pytest.mark.parametrize(

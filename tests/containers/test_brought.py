@@ -242,6 +242,52 @@ def test_nothing_of_ours_is_in_the_script_s_environment(shell: Path, tmp_path: P
     assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "TRAINWRIGHT_SPEC"} <= seen.keys()
 
 
+CALLS = """
+import sys, time
+from trainwright_trainer import run
+
+newest = run.checkpoints.newest()
+step = int((newest.path / f"rank-{run.world.rank}").read_text()) if newest else 0
+print("rank", run.world.rank, "begins at step", step, "by", run.__file__, flush=True)
+for step in range(step + 1, 201):
+    time.sleep(0.05)
+    run.step(step, loss=1 / step)
+    stop = run.should_stop()
+    if stop or step == 200:
+        (run.checkpoints.draft() / f"rank-{run.world.rank}").write_text(str(step))
+        run.checkpoints.commit(step)
+    if stop:
+        run.stopped()
+"""
+
+
+def with_python(root: Path) -> None:
+    subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", str(root)], check=True)
+    assert not list(root.glob("usr/**/trainwright_trainer"))
+
+
+def calls_us(manifests: Manifests) -> None:
+    """A script in Python that steps, stops and saves by what was brought for it."""
+    files = files_of(manifests)
+    (script,) = [key for key, text in files.items() if "Counts to its argument" in text]
+    spec = json.loads(files["run.json"])
+    spec["work"] |= {"command": ["python3", "/app/train.sh"], "checkpoints": {}}
+    files |= {script: CALLS, "run.json": json.dumps(spec)}
+
+
+def test_a_script_that_calls_us_finds_its_hand(tmp_path: Path) -> None:
+    """In Debian's own Python, of another build than ours: it saves when it is told to end, and goes on from there."""
+    with_python(tmp_path / "python")
+    stopped = play(tmp_path / "play", tmp_path / "python", calls_us, options=("--terminate", "3"))
+    assert stopped.codes == [210, 210], stopped.said
+    assert stopped.logs.count("by /trainwright-supervisor/lib/hand/trainwright_trainer/run/__init__.py") == 2
+    (step,) = {message.committed_step for message in stopped.messages}
+    assert step
+    again = play(tmp_path / "play", tmp_path / "python", calls_us)
+    assert again.codes == [0, 0]
+    assert len(re.findall(rf"rank \d begins at step {step} ", again.logs)) == 2
+
+
 COMMAND = """
 run: shell-command
 team: research

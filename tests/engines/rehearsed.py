@@ -9,6 +9,7 @@ import re
 import subprocess
 import threading
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -46,19 +47,25 @@ class Rehearsal:
     Args:
         run: What is rehearsed.
         folder: For volumes, logs, and what stands for folders of the image or for data.
+        image: Virtual environment that stands for the image.
     """
 
-    def __init__(self, run: str | Path, folder: Path) -> None:
+    def __init__(self, run: str | Path, folder: Path, image: Path = BIN.parent) -> None:
         self.file = run if isinstance(run, Path) else ROOT / "dist" / f"{run}.k8s.yaml"
+        self.workspace, self._image = folder / "w", image
         self._folder, self._mounts = folder, dict[str, Path]()
         self.output = ""
+        self.scraped = set[str]()
         self._addresses: list[str] = []
         self._port = next(iter(re.findall(r'http_port\\?": (\d+)', self.file.read_text())), None)
 
     def at(self, path: str) -> Path:
         """What stands for a folder of the pods, which is yet to be made."""
-        self._mounts[path] = self._folder / path[1:]
-        return self._mounts[path]
+        return self.mount(path, self._folder / path[1:])
+
+    def mount(self, path: str, folder: Path) -> Path:
+        self._mounts[path] = folder
+        return folder
 
     @property
     def work(self) -> Training:
@@ -73,26 +80,41 @@ class Rehearsal:
 
         What the pods serve is what dashboards and alerts ask for.
         """
-        process = self._start(*options)
-        scraped, over = set[str](), threading.Event()
-        scraper = threading.Thread(target=self._scrape, args=(scraped, over), daemon=True)
-        scraper.start()
-        assert process.stdout is not None
-        for line in process.stdout:
-            self.output += line
-            self._addresses += re.findall(r"^pod \S+ runs at (\S+)$", line)
-        code = process.wait(PATIENCE_SECONDS)
-        over.set()
-        scraper.join()
+        code = self.follow(*options)
         assert code == 0, f"{self.output}\n{self.logs}"
         if specs := list(self._folder.glob("w/pods/*/files/*/*/run.json")):
             spec = RunSpec.model_validate(json.loads(specs[0].read_text()))
             self._assert_trained(spec)
-            assert scraped == served_by(spec), f"{sorted(scraped ^ served_by(spec))}\n{self.logs}"
+            assert self.scraped == served_by(spec), f"{sorted(self.scraped ^ served_by(spec))}\n{self.logs}"
+
+    def follow(self, *options: str, meanwhile: Callable[[], object] = bool) -> int:
+        """Until it ends; returns its exit code.
+
+        Args:
+            meanwhile: Done while it runs, which ends with it.
+        """
+        process, over = self._start(*options), threading.Event()
+        threads = [threading.Thread(target=self._scrape, args=(over,)), threading.Thread(target=self._read, args=(process,))]
+        for thread in threads:
+            thread.start()
+        try:
+            meanwhile()
+            return process.wait(PATIENCE_SECONDS)
+        finally:
+            process.terminate()  # it is there yet if what was done meanwhile has failed
+            over.set()
+            for thread in threads:
+                thread.join()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.output += line
+            self._addresses += re.findall(r"^pod \S+ runs at (\S+)$", line)
 
     def _start(self, *options: str) -> subprocess.Popen[str]:
         mounts = [f"--mount={path}={folder}" for path, folder in self._mounts.items()]
-        words = [PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self._folder / 'w'}", f"--python={BIN.parent}"]
+        words = [PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self.workspace}", f"--python={self._image}"]
         return subprocess.Popen(
             [*map(str, words), f"--steps={STEPS}", "--timeout=280", "--network=loopback", *mounts, *options], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -106,14 +128,14 @@ class Rehearsal:
             assert len(losses) >= (spec.work.duration.steps or 1), self.logs
             assert all(map(math.isfinite, losses)), self.logs
 
-    def _scrape(self, names: set[str], over: threading.Event) -> None:
+    def _scrape(self, over: threading.Event) -> None:
         """Ask all pods for their metrics again and again, as Prometheus does, only more often: of pods on loopback addresses."""
         while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
-            for address in self._addresses:
+            for address in list(self._addresses):
                 page = f"http://{address}:{self._port}/metrics"
                 with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=1) as answer:
                     families = text_string_to_metric_families(answer.read().decode())
-                    names |= {family.name for family in families if family.samples}
+                    self.scraped |= {family.name for family in families if family.samples}
 
     @property
     def logs(self) -> str:

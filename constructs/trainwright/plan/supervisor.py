@@ -14,8 +14,6 @@ EXECUTED_FROM = 36
 """Minor version of Kubernetes 1 from which on files in a volume of an image can be executed. Such volumes are on by default from
 1.35 on, whose API still says `noexec`, as runtimes were free to do; kubernetes#135775 and enhancements#5354 took that out.
 """
-IN_THE_IMAGE = {Rendezvous.C10D: "torch, by which its pods meet", Rendezvous.RAY_HEAD: "Ray, by which its ranks are placed"}
-"""Rendezvous -> what a program of the supervisor's imports there, which only the image can have."""
 
 
 def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> BroughtSupervisor | None:
@@ -28,8 +26,8 @@ def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) 
 
 def kept_out(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> str | None:
     """Why the pods can bring none along; None if they can."""
-    if needs.rendezvous in IN_THE_IMAGE and run.workload.kind == "script":
-        return f"{run.topology.title} needs {IN_THE_IMAGE[needs.rendezvous]}, and what pods bring along has none"
+    if needs.rendezvous is Rendezvous.RAY_HEAD and run.workload.kind == "script":
+        return f"{run.topology.title} needs Ray, by which its ranks are placed, and what pods bring along has none"
     if binding.runtime and not _mounted(cluster):
         return (f"the pods are those of runtime {binding.runtime}, to which a TrainJob adds volumes but no container that copies "
                 f"it, and on Kubernetes {cluster.kubernetes} nothing is executed from a volume of an image")  # fmt: skip

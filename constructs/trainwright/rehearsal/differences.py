@@ -16,10 +16,10 @@ from trainwright.plan.packages import CONTAINER, FOLDER
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.stated.environment import container_environment, find_program
-from trainwright.rehearsal.stated.kinds import Container, PodSpec
+from trainwright.rehearsal.stated.kinds import Container
 from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, with_containers
 from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
-from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV, TRAINER_COMMAND, brought_command
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +41,27 @@ _LEFT_OUT = {
     CONTAINER: Difference("packages", f"are not installed here: this machine's Python has them, or --mount {FOLDER}=DIRECTORY"),
 }
 """Init containers of the plan -> what is in their place."""
+_BROUGHT = Difference("supervisor", "is not brought along: the pods start that of this environment")
 
 
 def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, tuple[Difference, ...]]:
     """The objects without the containers that cannot be played, and that the run can do without.
 
     These are containers beside the one that trains whose program is only in their image, such as a log collector, the one that
-    waits for data to be fetched, the one that installs packages, and the one that brings the supervisor: that of this
-    environment plays it.
+    waits for data to be fetched, the one that installs packages, and the one that brings the supervisor: what stands for it is
+    in its place (:mod:`processes.brought`).
     """
     kept, differences = {}, dict[Difference, None]()
     for slot in objects.slots:
-        spec = _with_own_supervisor(slot.spec)
-        if spec is not slot.spec:
-            text = "is not brought along: the pods start that of this environment"
-            differences[Difference("supervisor", text)] = None
-        waiting = [one for one in spec.init_containers if one.name in _LEFT_OUT]
+        spec = slot.spec
+        if any(mount.mount_path == BROUGHT_FOLDER for mount in spec.main.volume_mounts) and BROUGHT_FOLDER not in options.mounts:
+            differences[_BROUGHT] = None
+        waiting = [one for one in spec.init_containers if one.name in (*_LEFT_OUT, BRING_CONTAINER)]
         absent = [
             one for one in (*(one for one in spec.init_containers if one.is_sidecar), *spec.containers)
             if one is not spec.main and not _is_here(one, options)
         ]
-        differences |= {_LEFT_OUT[one.name]: None for one in waiting}
+        differences |= {_LEFT_OUT[one.name]: None for one in waiting if one.name in _LEFT_OUT}
         for one in absent:
             image = one.image.partition("@")[0]
             differences[Difference("left out", f"container {one.name}: its program is only in image {image}")] = None
@@ -70,20 +70,6 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
             "containers": [one for one in spec.containers if one not in absent],
         }) if waiting or absent else spec  # fmt: skip
     return with_containers(objects, kept), tuple(differences)
-
-
-def _with_own_supervisor(spec: PodSpec) -> PodSpec:
-    """Where a pod starts a supervisor that it brings along, it starts this environment's."""
-    brought = brought_command(BROUGHT_FOLDER)
-    if tuple(spec.main.command[:len(brought)]) != brought:
-        return spec
-    command = (*TRAINER_COMMAND, *spec.main.command[len(brought):])
-    mounts = [mount for mount in spec.main.volume_mounts if mount.mount_path != BROUGHT_FOLDER]
-    main = spec.main.model_copy(update={"command": command, "volume_mounts": mounts})
-    return spec.model_copy(update={
-        "init_containers": [one for one in spec.init_containers if one.name != BRING_CONTAINER],
-        "containers": [main if one is spec.main else one for one in spec.containers],
-    })  # fmt: skip
 
 
 def _is_here(container: Container, options: Options) -> bool:

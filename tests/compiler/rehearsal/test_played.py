@@ -5,7 +5,10 @@ from __future__ import annotations
 from tests.compiler.rehearsal.stage import DIST, ROOT
 
 TESTS = ROOT / "tests"
-PLAYED = (TESTS / "trainer" / "test_manifests.py", *sorted((TESTS / "engines").glob("*/test_manifest.py")))
+PLAYED = (
+    TESTS / "trainer" / "test_manifests.py", *sorted((TESTS / "engines").glob("*/test_manifest.py")),
+    TESTS / "engines" / "adapters" / "test_shapes.py",
+)  # fmt: skip
 BY_PROGRAM = (TESTS / "trainer" / "test_hugging_face.py", TESTS / "engines" / "adapters" / "test_adapters.py")
 """Runs whose model comes from the Hub: their program, as ``dist/`` has it, trains a tiny one under real supervisors."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.adapters.tiny import write_conversations, write_model, write_preferences, write_series
+from tests.engines.adapters.tiny import write_conversations, write_model, write_preferences
 from tests.engines.pods import Pod, Pods, address
 from tests.engines.processes import ROOT
 from tests.processes import wait_until
@@ -110,15 +110,6 @@ def test_the_recipe_of_sft(pods: Pods, tmp_path: Path) -> None:
         "max_length": 32, "learning_rate": 1e-2,
     }
     Twin(pods, tmp_path, [sys.executable, str(found.program)], asked, "final/adapter_model.safetensors").interrupt()
-
-
-def test_the_recipe_of_lightning(pods: Pods, tmp_path: Path) -> None:
-    found = recipe("demand-forecast", tmp_path)
-    write_series(tmp_path / "demand.npy")
-    asked = found.config | {
-        "series": str(tmp_path / "demand.npy"), "epochs": 2, "batches": 300, "batch": 8, "width": 16, "save_steps": 20,
-    }
-    Twin(pods, tmp_path, [sys.executable, str(found.program)], asked, "final.pt").interrupt()
 
 
 def test_the_program_of_dpo(pods: Pods, tmp_path: Path) -> None:

@@ -57,3 +57,8 @@ def write_series(path: Path) -> None:
     """Hourly values of four things, each with its own day."""
     hours = np.arange(400)
     np.save(path, np.stack([np.sin(hours * 2 * np.pi / 24 + phase) for phase in range(4)]).astype(np.float32))
+
+
+def write_texts(path: Path, number: int = 256) -> None:
+    """A line each."""
+    _write_lines(path, [{"text": _turn("user", one)["content"]} for one in range(number)])

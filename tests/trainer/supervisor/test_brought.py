@@ -12,8 +12,7 @@ from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
 from trainwright_trainer.contract.spec import Script, ScriptCheckpoints
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.bring import bring
-from trainwright_trainer.supervisor.interpreter import interpreter
-from trainwright_trainer.supervisor.pod.launcher import hand_path
+from trainwright_trainer.supervisor.interpreter import hand_path, interpreter
 
 
 def folder(path: Path) -> Path:
@@ -49,10 +48,14 @@ def test_only_the_folder_is_copied_and_a_second_try_replaces_the_first(tmp_path:
 
 
 @pytest.mark.parametrize("said", [{"checkpoints": ScriptCheckpoints()}, {"config": {}}])
-def test_a_script_that_calls_us_finds_what_was_brought_behind_its_own_packages(tmp_path: Path, said: dict[str, Any]) -> None:
-    work, hand = Script(command=("python", "train.py"), **said), tmp_path / HAND_FOLDER
-    assert hand_path(work, {}, tmp_path) == {}, "an image that has us has it installed"
+def test_a_script_that_calls_us_finds_what_was_brought_behind_its_own_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: dict[str, Any]
+) -> None:
+    assert Script(command=("python", "train.py"), **said).calls_us
+    assert not Script(command=("python", "train.py")).calls_us
+    assert hand_path({}) == {}, "an image that has us has it installed"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    hand = tmp_path / HAND_FOLDER
     hand.mkdir(parents=True)
-    assert hand_path(work, {}, tmp_path) == {"PYTHONPATH": str(hand)}
-    assert hand_path(work, {"PYTHONPATH": "/app:/lib"}, tmp_path) == {"PYTHONPATH": f"/app:/lib:{hand}"}
-    assert hand_path(Script(command=("python", "train.py")), {}, tmp_path) == {}
+    assert hand_path({}) == {"PYTHONPATH": str(hand)}
+    assert hand_path({"PYTHONPATH": "/app:/lib"}) == {"PYTHONPATH": f"/app:/lib:{hand}"}

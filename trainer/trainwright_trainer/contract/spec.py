@@ -310,6 +310,11 @@ class Script(Contract):
     config: dict[str, JsonValue] | None = None
     """What the run states for the program, which reads it by ``trainwright_trainer.run.config``."""
 
+    @property
+    def calls_us(self) -> bool:
+        """Whether the program imports ``trainwright_trainer.run``, as far as the run says."""
+        return self.checkpoints is not None or self.config is not None
+
     @model_validator(mode="after")
     def _says_what_runs(self) -> Self:
         if self.kind == "script" and not self.command:

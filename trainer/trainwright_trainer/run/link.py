@@ -29,6 +29,8 @@ LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
 """Environment variable with the file descriptor of the rank's end of the socket."""
 AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
 """Environment variable that is ``collective`` where a run's ranks agree among themselves, because nothing connects its pods."""
+MEETING_ENV = "TRAINWRIGHT_MEETING"
+"""Environment variable with what :mod:`torch_rendezvous` tells torch's handler, as JSON."""
 STACKS_FD_ENV = "TRAINWRIGHT_STACKS_FD"
 """Environment variable with the file descriptor that a rank writes its stacks to, when it gets ``SIGUSR2``."""
 STACKS_SIGNAL = signal.SIGUSR2

@@ -28,7 +28,7 @@ from trainwright.rehearsal.stated.pod import create_pod
 from trainwright.rehearsal.stated.volumes import Files, rendered_files
 from trainwright.validate.manifests import Manifest
 from trainwright.validate.programs import program_findings
-from trainwright_trainer.contract.layout import BIND_ENV, SUPERVISE_COMMAND
+from trainwright_trainer.contract.layout import BIND_ENV, BROUGHT_FOLDER, SUPERVISE_COMMAND, brought_command
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - what a manifest states
 FATAL = frozenset({"TW406", "TW411", "TW420", "TW423", "TW476", "TW477"})
@@ -87,14 +87,17 @@ def _unsupervised(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _unsupervised(part) for key, part in value.items()}
     if isinstance(value, list):
-        return started(value) if value[:1] == [SUPERVISE_COMMAND[0]] else [_unsupervised(part) for part in value]
+        return started(value) if value[:1] in ([before[0]] for before in _SUPERVISES) else [_unsupervised(part) for part in value]
     return value
+
+
+_SUPERVISES = (*SUPERVISE_COMMAND, "--"), (*brought_command(BROUGHT_FOLDER), "supervise", "--")
 
 
 def started(words: Sequence[str]) -> list[str]:
     """What a container's command starts in the end."""
-    before = (*SUPERVISE_COMMAND, "--")
-    return list(words[len(before) :] if tuple(words[: len(before)]) == before else words)
+    before = next((one for one in _SUPERVISES if tuple(words[: len(one)]) == one), ())
+    return list(words[len(before) :])
 
 
 def _check_policies(objects: Objects) -> Iterator[Blocker]:

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from trainwright.operators.ending import ContainerEnd
 from trainwright.rehearsal.networks.bridge import PYTHON
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES, Network
+from trainwright.rehearsal.processes.brought import write_supervisor
 from trainwright.rehearsal.processes.place import TEMPORARY, Place, make_place, stated_user
 from trainwright.rehearsal.processes.ray import GCS, starts_ray, write_ray
 from trainwright.rehearsal.processes.ssh import mounts_keys, write_program, write_programs
@@ -32,7 +33,7 @@ from trainwright.rehearsal.stated.volumes import (
     rendered_files,
     write_files,
 )
-from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
 RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 """Without them Open MPI refuses to start where root rehearses a pod of user 1000."""
@@ -111,6 +112,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     if found.problems:
         raise CannotWorkError(found.problems)
     folders = mounted_folders(pod.spec, container, found.values, setting.workspace.volumes(pod.name))
+    if BROUGHT_FOLDER in folders and BROUGHT_FOLDER not in options.mounts:
+        write_supervisor(folders[BROUGHT_FOLDER])
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
@@ -122,7 +125,7 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     def local(text: str) -> str:
         return setting.network.rewrite(paths(setting.dns.rewrite(text)))
 
-    _write_mounted_files(container, pod, setting, local)
+    copies = _write_mounted_files(container, pod, setting, local)
     values = {
         name: value if name in found.from_caller else _variable(name, value, setting, local)
         for name, value in found.values.items()
@@ -137,7 +140,7 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     environment = _process_environment(values, pod, home, temporary, termination, options.environment, path)
     interfaces = {found.values[name] for name in INTERFACE_VARIABLES if name in found.values}
     words = [interface if word in interfaces else word for word in command_line(container, found.values)]
-    words = local("\0".join(words)).split("\0")
+    words = PathRewriter(copies)(local("\0".join(words))).split("\0")
     directory = _directory(container, home, local, options.directory)
     given = {path: options.mounts.get(path, folder) for path, folder in folders.items()}
     return LocalProcess(
@@ -179,14 +182,19 @@ def _termination_file(home: Path, container: Container) -> Path:
     return path
 
 
-def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local: Rewrite) -> None:
+def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
+    """Returns where those lie that others of them name by a copy: a launcher's command names them as its specification does."""
+    copies = dict[str, Path]()
     folders = setting.workspace.volumes(pod.name)
     volumes = pod.spec.volumes_by_name
     for name in dict.fromkeys(mount.name for mount in container.volume_mounts):
         files, _ = rendered_files(volumes[name], pod, setting.objects, pod.name)
         here = {path: file._replace(text=local(file.text)) for path, file in files.items()}
         own = folders.files(container.name, name)
-        write_files(own, alike_in_all_pods(here, own, folders.copies))
+        files, copy = alike_in_all_pods(here, own, folders.copies)
+        write_files(own, files)
+        copies |= {} if copy is None else {str(own): copy}
+    return copies
 
 
 def _process_environment(

@@ -179,19 +179,19 @@ def write_files(folder: Path, files: Files) -> None:
         path.chmod(mode & 0o555)
 
 
-def alike_in_all_pods(files: Files, own: Path, copies: Path) -> Files:
-    """Files of the volume at ``own`` that name each other by a copy, which lies at one path for all pods.
+def alike_in_all_pods(files: Files, own: Path, copies: Path) -> tuple[Files, Path | None]:
+    """Files of the volume at ``own`` that name each other by a copy, which lies at one path for all pods; and that path.
 
     Ranks compare what they are told, and by the path of one pod's folder it would differ.
     """
     alike = {path: file._replace(text=file.text.replace(str(own), "")) for path, file in files.items()}
     if alike == files:
-        return files
+        return files, None
     copy = copies / hashlib.sha256(repr(sorted(alike.items())).encode()).hexdigest()[:12]
     files = {path: file._replace(text=file.text.replace(str(own), str(copy))) for path, file in files.items()}
     if not copy.is_dir():
         write_files(copy, files)
-    return files
+    return files, copy
 
 
 def _clean(path: str) -> str:

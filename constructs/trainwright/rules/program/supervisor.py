@@ -29,8 +29,6 @@ def is_somewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     if why := kept_out(run, cluster, needs, resolution.binding):
         fix = "put trainwright-trainer into the image (docs/images.md), and write supervisor: image"
-        if needs.elastic:
-            fix += "; or start it by torchrun, as workload command with supervisor: brought"
         if resolution.binding.runtime:
             fix += "; or supervisor.mounted: true in the profile, if its nodes do execute it"
     else:

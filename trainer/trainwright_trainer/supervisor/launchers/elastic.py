@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -14,11 +17,11 @@ from pydantic import Field, TypeAdapter
 from trainwright_trainer.contract.base import Contract, Count, Index, Port
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.contract.spec import ElasticRendezvous, Script
+from trainwright_trainer.contract.spec import ElasticRendezvous, RunSpec, Script
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.run.link import LINK_FD_ENV
+from trainwright_trainer.run.link import LINK_FD_ENV, MEETING_ENV
 from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.interpreter import brought, hand_path
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, Setting, local_launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
@@ -26,10 +29,9 @@ from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
 from trainwright_trainer.supervisor.pod.rank import RankLink
 from trainwright_trainer.supervisor.run.attempt import Attempt, lone_attempt
 from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
+from trainwright_trainer.supervisor.wire.proof import Proof, read_secret
 
-ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
-"""Environment variables of the rendezvous program: the address of its node, and any value where it hosts the store."""
-PROGRAM = (sys.executable, "-m", "trainwright_trainer.supervisor.launchers.torch_rendezvous")
+PROGRAM = "trainwright_trainer.run.torch_rendezvous"
 _STOPPED = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 
 
@@ -225,11 +227,11 @@ class ElasticRole:
         ours, theirs = socket.socketpair()
         address = self.place.host if self.place.bind == EVERYWHERE else self.place.bind
         environment = {
-            **self._setting.environ, SPEC_ENV: str(self._setting.specification.path), LINK_FD_ENV: str(theirs.fileno()),
-            ADDRESS_ENV: address, **({HOST_ENV: "1"} if self._hosts_store else {}),
+            **self._setting.environ, **hand_path(self._setting.environ), LINK_FD_ENV: str(theirs.fileno()),
+            MEETING_ENV: json.dumps(_parameters(self._setting.spec, self._rendezvous, address, hosts_store=self._hosts_store)),
         }
         self._program = subprocess.Popen(
-            shim.tied(PROGRAM),
+            shim.tied((_with_torch(self._setting), "-m", PROGRAM)),
             env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
         )
         theirs.close()
@@ -292,6 +294,37 @@ class ElasticRole:
             return False
         self._restarts += 1
         return self._restarts <= self._rendezvous.max_restarts
+
+
+def _with_torch(setting: Setting) -> str:
+    """A Python that has torch: this one, or where it was brought along, the script's own."""
+    if not brought():
+        return sys.executable
+    first = setting.rank_command[0]
+    if PurePosixPath(first).name.startswith("python"):
+        return first
+    path = setting.environ.get("PATH")
+    return next((name for name in ("python3", "python") if shutil.which(name, path=path)), "python3")
+
+
+def _parameters(spec: RunSpec, rendezvous: ElasticRendezvous, address: str, *, hosts_store: bool) -> dict[str, str | int]:
+    """Of torch's handler, by torch's names."""
+    return {
+        "run_id": _name_of_meeting(spec), "local_addr": address,
+        "endpoint": f"{address if hosts_store else rendezvous.host}:{rendezvous.port}", "is_host": str(hosts_store),
+        "min_nodes": rendezvous.min_nodes, "max_nodes": rendezvous.max_nodes,
+        "join_timeout": int(spec.lifecycle.peer_wait_seconds), "last_call_timeout": rendezvous.last_call_seconds,
+        "keep_alive_interval": rendezvous.keep_alive_seconds, "keep_alive_max_attempt": rendezvous.keep_alive_attempts,
+    }
+
+
+def _name_of_meeting(spec: RunSpec) -> str:
+    """Under which the nodes find each other in the store, which asks nobody who they are.
+
+    Pods of another run look for another name. Where the run has a secret, whoever does not know it cannot tell the name either.
+    """
+    proof = Proof(read_secret(spec.world.control_secret), spec.identity, "")
+    return "-".join(filter(None, (spec.identity, proof.of("pod", "meeting"))))
 
 
 def _hosts_store(setting: Setting, rendezvous: ElasticRendezvous, place: PodPlace) -> bool:

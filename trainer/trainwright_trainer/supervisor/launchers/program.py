@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import TypeAdapter
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.spec import Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import ToRankMessage
 from trainwright_trainer.supervisor import shim
@@ -168,7 +169,8 @@ class RemoteLauncher:
             get_log().warning("call_refused", host=hello.host, reason=f"rank {hello.rank} is connected already, from {rank.host}")
             return None
         numbered = numbers(world.processes_per_node, world.nodes, node, local_rank)
-        return rank, Welcome(environment={**numbered, **self._program.rendezvous_env, **self._of_attempt})
+        told, work = {**numbered, **self._program.rendezvous_env, **self._of_attempt}, self._setting.spec.work
+        return rank, Welcome(environment=told, hand=isinstance(work, Script) and work.calls_us)
 
     def _rank_exited(self, rank: RemoteRank, status: int) -> None:
         self._exited.add(rank.number)

@@ -41,6 +41,7 @@ from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.run.launched import HYDRA, OPEN_MPI, TORCH
 from trainwright_trainer.run.link import LINK_FD_ENV, STACKS_FD_ENV
 from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.interpreter import hand_path
 from trainwright_trainer.supervisor.wire.messages import Word
 from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce, read_secret
 
@@ -92,6 +93,8 @@ class Welcome(Contract):
 
     type: Literal["welcome"] = "welcome"
     environment: dict[str, str]
+    hand: bool = False
+    """Whether the rank is a script that calls us, and is to find what its own pod has brought for it."""
 
 
 class Exited(Contract):
@@ -181,7 +184,8 @@ def main(command: Sequence[str], environment: dict[str, str]) -> int:
         return _print_failure(f"rank {rank} was refused by its supervisor at {host}:{port}, whose log says why")
     told: dict[str, str] = welcome["environment"]
     threads = str(max(1, available_cpus() // int(told["LOCAL_WORLD_SIZE"])))
-    return _RankParent(line, command, {"OMP_NUM_THREADS": threads, **environment, **told}).run()
+    hand = hand_path(environment) if welcome["hand"] else {}
+    return _RankParent(line, command, {"OMP_NUM_THREADS": threads, **environment, **hand, **told}).run()
 
 
 class _Line:

@@ -16,7 +16,7 @@ from typing import Protocol
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.contract.layout import BIND_ENV, HAND_FOLDER, SPEC_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV
 from trainwright_trainer.contract.spec import RunSpec, Script, World
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe import flight_recorder
@@ -26,6 +26,7 @@ from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, Fr
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
+from trainwright_trainer.supervisor.interpreter import hand_path
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
@@ -107,18 +108,6 @@ def rank_environment(
         **attempt_variables(attempt, resume_before),
         LINK_FD_ENV: str(link),
     }
-
-
-def hand_path(work: Script, inherited: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Where a script that calls ``trainwright_trainer.run`` finds it, behind whatever its image or run put there.
-
-    Args:
-        home: The folder that this Python lives in. One that was brought along has the hand beside it; an image has it installed.
-    """
-    hand = home / HAND_FOLDER
-    if (work.checkpoints is None and work.config is None) or not hand.is_dir():
-        return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (inherited.get("PYTHONPATH"), str(hand))))}
 
 
 def attempt_variables(attempt: str, resume_before: int | None) -> dict[str, str]:
@@ -294,7 +283,7 @@ def local_launcher(
     inherited = setting.environ
     is_script = isinstance(setting.spec.work, Script)
     if isinstance(setting.spec.work, Script):  # one that is killed has written its last lines
-        inherited = {"PYTHONUNBUFFERED": "1", **inherited, **hand_path(setting.spec.work, inherited, Path(sys.prefix))}
+        inherited = {"PYTHONUNBUFFERED": "1", **inherited, **(hand_path(inherited) if setting.spec.work.calls_us else {})}
 
     def environment(local_rank: int, start: Start, link: int) -> dict[str, str]:
         return rank_environment(

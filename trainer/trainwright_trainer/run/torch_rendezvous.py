@@ -1,21 +1,22 @@
-"""One node's seat in torch's dynamic rendezvous: a program that the pod's supervisor starts, which loads no torch itself.
+"""One node's seat in torch's dynamic rendezvous: a program that the pod's supervisor starts, which has no torch itself.
 
-It holds this node's seat, and the store of the run in the pod that hosts it. The ranks are children of the supervisor, which
-hears their results itself: torch's elastic agent would fold all of them into one exit status, and give ranks 30 seconds to end
-whatever the pod's grace period is (torch/distributed/elastic/agent/server/local_elastic_agent.py).
+It runs by a Python that has torch, that of the scripts where the supervisor was brought along, and needs nothing else. It holds
+this node's seat, and the store of the run in the pod that hosts it. The ranks are children of the supervisor, which hears their
+results itself: torch's elastic agent would fold all of them into one exit status, and give ranks 30 seconds to end whatever the
+pod's grace period is (torch/distributed/elastic/agent/server/local_elastic_agent.py).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import select
 import socket
 import sys
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
-from pydantic import TypeAdapter
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
     RendezvousError,
@@ -24,23 +25,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from trainwright_trainer.contract.spec import ElasticRendezvous, RunSpec
-from trainwright_trainer.rank.specification import read_specification, specification_path
-from trainwright_trainer.run.link import LINK_FD_ENV
-from trainwright_trainer.supervisor.launchers.elastic import (
-    ADDRESS_ENV,
-    HOST_ENV,
-    AllDone,
-    Done,
-    FromRendezvousMessage,
-    Gone,
-    Meet,
-    Met,
-    NotMet,
-    StoreLost,
-    Waiting,
-)
-from trainwright_trainer.supervisor.wire.proof import Proof, read_secret
+from trainwright_trainer.run.link import LINK_FD_ENV, MEETING_ENV
 
 STORE_SECONDS = 10
 """For one answer of the store."""
@@ -53,7 +38,6 @@ POLL_SECONDS = 1.0
 MISSED_POLLS = 3
 """In which a node is not there, before it counts as lost: one that ends in order leaves the round while others still end."""
 _BYTES = 4096
-_TO_RENDEZVOUS: TypeAdapter[Meet | Done] = TypeAdapter(Meet | Done)
 
 # A node that joins later needs the address of rank 0, which torch publishes in the first round only where stores are shared
 # (dynamic_rendezvous.py, next_rendezvous).
@@ -71,22 +55,14 @@ class NodeSeat:
     """This node in the rendezvous. torch's handler says that it is alive, from a thread of its own.
 
     Args:
-        address: Of this node, for the others.
-        hosts_store: Whether the store is here.
+        parameters: Of torch's handler.
     """
 
-    def __init__(self, spec: RunSpec, rendezvous: ElasticRendezvous, address: str, *, hosts_store: bool) -> None:
-        self._seconds = int(spec.lifecycle.peer_wait_seconds)
-        self._parameters = RendezvousParameters(
-            backend="c10d", run_id=_name_of_meeting(spec), local_addr=address,
-            endpoint=f"{address if hosts_store else rendezvous.host}:{rendezvous.port}",
-            min_nodes=rendezvous.min_nodes, max_nodes=rendezvous.max_nodes,
-            is_host=str(hosts_store), read_timeout=STORE_SECONDS, join_timeout=self._seconds,
-            last_call_timeout=rendezvous.last_call_seconds, keep_alive_interval=rendezvous.keep_alive_seconds,
-            keep_alive_max_attempt=rendezvous.keep_alive_attempts,
-        )
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._seconds: int = parameters["join_timeout"]
+        self._parameters = RendezvousParameters(backend="c10d", read_timeout=STORE_SECONDS, **parameters)
         self._handler: RendezvousHandler | None = None
-        self._hosts_store = hosts_store
+        self._hosts_store = parameters["is_host"] == "True"
         self._round: Counters | None = None
         """What nodes of the round alone look into."""
         self._nodes, self._polls, self._heard = 0, 0, False
@@ -96,8 +72,11 @@ class NodeSeat:
         """Whether this node ever was at the store."""
         return self._handler is not None
 
-    def join(self) -> Met:
-        """Leave the present round and join the next. Raises torch's ``RendezvousError`` where none comes about in time."""
+    def join(self) -> dict[str, Any]:
+        """Leave the present round and join the next, and say what came about.
+
+        Raises torch's ``RendezvousError`` where none does in time.
+        """
         if self._handler is None:
             self._handler = self._reach()
         info = self._handler.next_rendezvous()
@@ -108,7 +87,8 @@ class NodeSeat:
             info.store.set(ATTEMPT_KEY, secrets.token_hex(6))
         attempt = info.store.get(ATTEMPT_KEY).decode()
         self._round, self._nodes, self._polls, self._heard = info.store, info.world_size, 0, False
-        return Met(node=info.rank, nodes=info.world_size, host=where.master_addr, port=where.master_port, attempt=attempt)
+        met = {"node": info.rank, "nodes": info.world_size, "host": where.master_addr, "port": where.master_port}
+        return {"type": "met", "attempt": attempt, **met}
 
     def done(self) -> None:
         """This node is done. Raises torch's ``RendezvousError`` where the store is gone."""
@@ -155,24 +135,11 @@ class NodeSeat:
                 time.sleep(RETRY_SECONDS)
 
 
-def _name_of_meeting(spec: RunSpec) -> str:
-    """Under which the nodes find each other in the store, which asks nobody who they are.
-
-    Pods of another run look for another name. Where the run has a secret, whoever does not know it cannot tell the name either.
-    """
-    proof = Proof(read_secret(spec.world.control_secret), spec.identity, "")
-    return "-".join(filter(None, (spec.identity, proof.of("pod", "meeting"))))
-
-
 def main() -> int:
     """Join the rendezvous each time that the supervisor says so, until it closes the line."""
-    spec = read_specification(specification_path(os.environ)).spec
-    rendezvous = spec.world.rendezvous
-    if not isinstance(rendezvous, ElasticRendezvous):
-        raise SystemExit("this program is for the rendezvous c10d")
     line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
     line.set_inheritable(False)
-    seat = NodeSeat(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
+    seat = NodeSeat(json.loads(os.environ[MEETING_ENV]))
     watching, done, nodes, missed = False, False, 0, 0
     while True:
         if select.select([line], [], [], POLL_SECONDS)[0]:
@@ -180,36 +147,37 @@ def main() -> int:
             if not said:
                 return 0
             try:
-                if _TO_RENDEZVOUS.validate_json(said.splitlines()[-1]) == Done():
+                if json.loads(said.splitlines()[-1])["type"] == "done":
                     seat.done()
                     done = True
                     continue
                 met = seat.join()
                 _say(line, met)
-                watching, done, nodes, missed = True, False, met.nodes, 0
+                watching, done, nodes, missed = True, False, met["nodes"], 0
             except RendezvousError as error:
                 lost = seat.reached and isinstance(error, RendezvousConnectionError)
-                _say(line, StoreLost(why=_first_line(error)) if lost else NotMet(why=_first_line(error)))
+                _say(line, {"type": "store_lost" if lost else "not_met", "why": _first_line(error)})
         elif watching or done:
             try:
                 if done and seat.all_done():
-                    _say(line, AllDone())
+                    _say(line, {"type": "all_done"})
                     watching = done = False
                     continue
                 if (waiting := seat.waiting()) and watching:
-                    _say(line, Waiting(nodes=waiting))
+                    _say(line, {"type": "waiting", "nodes": waiting})
                     watching = False
                 missing = seat.missing(nodes)
                 missed = missed + 1 if missing else 0
                 if missed == MISSED_POLLS:
-                    _say(line, Gone(nodes=missing))
+                    _say(line, {"type": "gone", "nodes": missing})
             except RendezvousError as error:
-                _say(line, StoreLost(why=_first_line(error)))
+                _say(line, {"type": "store_lost", "why": _first_line(error)})
                 watching = done = False
 
 
-def _say(line: socket.socket, message: FromRendezvousMessage) -> None:
-    line.sendall(message.model_dump_json().encode() + b"\n")
+def _say(line: socket.socket, message: dict[str, Any]) -> None:
+    """One of the messages of ``supervisor/launchers/elastic.py``."""
+    line.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _first_line(error: BaseException) -> str:

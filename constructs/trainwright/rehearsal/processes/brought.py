@@ -1,0 +1,32 @@
+"""What stands for the supervisor that pods bring along: this environment's, in a folder of the same shape.
+
+A pod's command stays as it is written: what is called like the loader starts what it is told to, the folder is the prefix of its
+Python, and scripts whose own Python has nothing of ours find their hand here, as in the cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+
+import trainwright_trainer
+from trainwright.rehearsal.processes.ssh import write_program
+from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
+
+HAND = ("__init__.py", "run", "adapters")
+"""Of our package, as in the image (trainer/images/collect_supervisor.py)."""
+
+
+def write_supervisor(folder: Path) -> None:
+    """Write it into a pod's volume, unless an earlier container of the pod has."""
+    hand = folder / HAND_FOLDER / "trainwright_trainer"
+    if hand.exists():
+        return
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "own.pth").write_text("".join(f"{path}\n" for path in sys.path[1:]))  # the first is of whoever started this
+    write_program(Path(brought_python(str(folder))[0]), 'shift 2\nexec "$@"\n')
+    hand.mkdir(parents=True)
+    for part in HAND:
+        (hand / part).symlink_to(Path(trainwright_trainer.__file__).with_name(part))
