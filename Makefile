@@ -72,7 +72,7 @@ COMPILE_ENGINE := $(COMPILE) trainer/pyproject.toml --group engines --constraint
 
 ENGINE_LOCKS := $(ALL_ENGINES:%=requirements/engines/%.txt)
 # What an image has beyond the lock of its engine.
-IMAGE_LOCKS := deepspeed-cuda nvml ray s3 sinks tensorflow-cuda xgboost-cuda
+IMAGE_LOCKS := deepspeed-cuda nvml s3 sinks tensorflow-cuda xgboost-cuda
 
 define CHECK_PYTHON
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -171,7 +171,7 @@ lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml;
 	$(COMPILE) trainer/pyproject.toml --extra torch --group bench --constraint requirements/test.txt --output-file requirements/bench.txt
 	$(COMPILE_ENGINE) --extra torch --extra deepspeed --output-file requirements/engines/deepspeed.txt
 	$(COMPILE_ENGINE) --extra torch --extra horovod --output-file requirements/engines/horovod.txt
-	$(COMPILE_ENGINE) --extra torch --extra ray --output-file requirements/engines/ray.txt
+	$(COMPILE_ENGINE) --extra torch --extra ray --group engine-ray --output-file requirements/engines/ray.txt
 	$(COMPILE_ENGINE) --extra torch --group engine-adapters --output-file requirements/engines/adapters.txt
 	$(COMPILE_ENGINE) --extra tensorflow --output-file requirements/engines/tensorflow.txt
 	$(COMPILE_ENGINE) --extra xgboost --group engine-xgboost --output-file requirements/engines/xgboost.txt
