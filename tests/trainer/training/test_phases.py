@@ -136,7 +136,7 @@ def test_sigterm_after_the_last_step_comes_too_late(start: Start, place: str, tm
     """The last checkpoint is on its way, or the mark after it: the run is done, and does not begin again."""
     directory = tmp_path / "state"
     run = start(place, "*", LONG_ENOUGH, duration={"steps": 6}, checkpoints={"directory": str(directory)})
-    wait_until(lambda: run.pods[0].heard("evaluated"), "the last boundary is passed")
+    wait_until(lambda: run.pods[0].heard("evaluated") is not None, "the last boundary is passed")
     message = told_to_end(run, ExitCode.DONE)
     assert run.pods[0].heard("told_to_end")
     complete = read_complete(directory)
