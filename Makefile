@@ -52,6 +52,8 @@ TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli live project rehearsa
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
+# What each environment of `make rehearse-all` writes of its runs.
+REHEARSED = $(patsubst %,$(abspath $(STAMPS))/rehearsed-%.xml,test-manifests $(ENGINES:%=test-engine-%))
 PARTS := $(addprefix test-,runs compiler supervision commands trainer)
 # Each part leaves the reasons of its skips, which `make test` counts at its end.
 PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
@@ -72,7 +74,7 @@ COMPILE_ENGINE := $(COMPILE) trainer/pyproject.toml --group engines --constraint
 
 ENGINE_LOCKS := $(ALL_ENGINES:%=requirements/engines/%.txt)
 # What an image has beyond the lock of its engine.
-IMAGE_LOCKS := deepspeed-cuda nvml ray s3 sinks tensorflow-cuda xgboost-cuda
+IMAGE_LOCKS := deepspeed-cuda nvml s3 sinks tensorflow-cuda xgboost-cuda
 
 define CHECK_PYTHON
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -82,7 +84,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -154,9 +156,14 @@ bench-gpu: $(BENCH_VENV)/stamps/bench ## Measure training on one H100 or H200 be
 
 engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horovod, Ray, TensorFlow, XGBoost, and TRL and Lightning for our adapters, each by itself
 
-rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, those of the engines in their environments
-	$(BIN)/python -m pytest tests/trainer/test_manifests.py $(PYTEST_ARGS)
-	$(MAKE) test-engines PYTEST_ARGS="-k test_manifest"
+rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, those of the engines in their environments, and say what did not play
+	@rm -f $(REHEARSED)
+	-@$(MAKE) --no-print-directory --keep-going test-manifests test-engines \
+	  PYTEST_ARGS='-k "test_manifest or recipe or hugging_face" --junit-xml=$(abspath $(STAMPS))/rehearsed-$$@.xml $(PYTEST_ARGS)'
+	@$(BIN)/python tools/rehearsed.py $(REHEARSED)
+
+test-manifests: $(STAMPS)/test
+	$(BIN)/python -m pytest tests/trainer/test_manifests.py tests/trainer/test_hugging_face.py::test_it_saves_and_goes_on_where_it_was $(PYTEST_ARGS)
 
 test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
 
@@ -171,7 +178,7 @@ lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml;
 	$(COMPILE) trainer/pyproject.toml --extra torch --group bench --constraint requirements/test.txt --output-file requirements/bench.txt
 	$(COMPILE_ENGINE) --extra torch --extra deepspeed --output-file requirements/engines/deepspeed.txt
 	$(COMPILE_ENGINE) --extra torch --extra horovod --output-file requirements/engines/horovod.txt
-	$(COMPILE_ENGINE) --extra torch --extra ray --output-file requirements/engines/ray.txt
+	$(COMPILE_ENGINE) --extra torch --extra ray --group engine-ray --output-file requirements/engines/ray.txt
 	$(COMPILE_ENGINE) --extra torch --group engine-adapters --output-file requirements/engines/adapters.txt
 	$(COMPILE_ENGINE) --extra tensorflow --output-file requirements/engines/tensorflow.txt
 	$(COMPILE_ENGINE) --extra xgboost --group engine-xgboost --output-file requirements/engines/xgboost.txt

@@ -64,8 +64,9 @@ def of_ranks() -> dict[str, Requirement]:
 
 def of_engine(engine: str) -> dict[str, Requirement]:
     """All that is asked for in the environment of an engine."""
-    beside = {"tensorflow": {}, "xgboost": of_group("engine-xgboost")}.get(engine, of_ranks())
-    return of_trainer() | of_extra(engine) | beside | of_group("build") | of_group("engines")
+    ranks = {} if engine in ("tensorflow", "xgboost") else of_ranks()
+    beside = of_group(group) if (group := f"engine-{engine}") in COMPILER["dependency-groups"] else {}
+    return of_trainer() | of_extra(engine) | ranks | beside | of_group("build") | of_group("engines")
 
 
 def of_group(group: str) -> dict[str, Requirement]:

@@ -25,7 +25,6 @@ COPY requirements/engines/ray.txt requirements/torch.txt requirements/
 RUN /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/ray.txt
 RUN /opt/trainer/bin/pip install --requirement requirements/torch.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
 COPY requirements/images/*.txt requirements/images/
-RUN /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/images/ray.txt
 RUN for extra in $EXTRAS; do \
       /opt/trainer/bin/pip install --require-hashes --no-deps --requirement "requirements/images/$extra.txt" || exit 1; \
     done

@@ -102,6 +102,9 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     yield from _paths(setting)
     pace = setting.options.pace
     yield Difference("controllers", f"wait {pace:g} of what they wait in the cluster: {10 * pace:g} s in place of 10 s")
+    if any(spec.starts_ray for spec in specs):
+        yield Difference("Ray", f"a node that is told to end waits {30 * pace:g} s for what still runs on it, in place of 30 s, "
+                         "unless its pod states how long; its objects have 100 MB of this machine's memory")
     if operator.defaults(objects.workload)["spec"].get("podReplacementPolicy") == "TerminatingOrFailed":
         yield Difference("replacement", "an evicted pod gets a successor when it has ended; podReplacementPolicy "
                          "TerminatingOrFailed makes it at once")

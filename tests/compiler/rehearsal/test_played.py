@@ -14,7 +14,6 @@ BY_PROGRAM = (TESTS / "trainer" / "test_hugging_face.py", TESTS / "engines" / "a
 
 
 def test_no_run_is_left_out() -> None:
-    """Those of KubeRay are played by a stage of their own."""
     text, programs = ("".join(path.read_text(encoding="utf-8") for path in paths) for paths in (PLAYED, BY_PROGRAM))
     runs = {path.relative_to(DIST).as_posix().removesuffix(".k8s.yaml") for path in DIST.glob("*/*/runs/*.yaml")}
     left_out = [run for run in sorted(runs) if f'"{run}"' not in text]

@@ -90,19 +90,21 @@ def test_a_node_of_ray_has_an_address_ports_and_sockets_of_its_own(tmp_path: Pat
     image, programs, folder = (tmp_path / name for name in ("image", "programs", "short"))
     image.mkdir()
     programs.mkdir()
-    write_program(image / "ray", 'echo "$TMPDIR" "$@"\n')
-    write_ray(programs, str(image), "127.64.0.9", 12007, folder)
+    write_program(image / "ray", 'echo "$TMPDIR" "$RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S" "$@"\n')
+    write_ray(programs, str(image), "127.64.0.9", 12007, folder, 6.0)
 
-    def said(*words: str) -> list[str]:
-        run = subprocess.run([programs / "ray", *words], check=True, stdout=subprocess.PIPE, text=True, env={"TMPDIR": "/long"})
+    def said(*words: str, **stated: str) -> list[str]:
+        environment = {"TMPDIR": "/long", **stated}
+        run = subprocess.run([programs / "ray", *words], check=True, stdout=subprocess.PIPE, text=True, env=environment)
         return run.stdout.split()
 
     head = said("start", "--head", "--dashboard-host=0.0.0.0", "--block")
-    assert head[:5] == [str(folder), "start", "--head", "--dashboard-host=0.0.0.0", "--block"]
-    assert {"--node-ip-address=127.64.0.9", "--port=12007", "--dashboard-host=127.64.0.9"} <= {*head[5:]}
+    assert head[:6] == [str(folder), "6", "start", "--head", "--dashboard-host=0.0.0.0", "--block"]
+    assert {"--node-ip-address=127.64.0.9", "--port=12007", "--dashboard-host=127.64.0.9"} <= {*head[6:]}
     worker = said("start", "--address=127.64.0.9:12007")
     assert f"--temp-dir={folder}" in worker
     assert not [word for word in worker if word.startswith(("--port", "--dashboard-host"))]
+    assert said("start", RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S="45")[1] == "45", "what the pod states"
     assert said("health-check", "--address", "127.64.0.9:12007") == ["/long", "health-check", "--address", "127.64.0.9:12007"]
 
 

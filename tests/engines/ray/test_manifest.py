@@ -1,42 +1,30 @@
-"""The RayJobs in dist/ from their YAML, each on a Ray cluster of its own and by its very entrypoint."""
+"""The RayJobs in dist/ from their YAML, on real nodes of Ray: a submitter hands them in, the dashboard says how they end."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from tests.engines.manifest_data import write_tokens
-from tests.engines.manifest_ray import RayJob
-from tests.engines.processes import Processes
-
-from trainwright_trainer.checkpoint import read_complete
+from tests.engines.rehearsed import Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-APP = Path(__file__).with_name("app.py")
-"""What that run's image has at /app/train.py."""
 
 
-def test_a_ray_job_runs_its_entrypoint(tmp_path: Path, processes: Processes) -> None:
-    with RayJob("ray-l40s/ray/runs/ray-train", tmp_path) as job:
-        shutil.copy(APP, job.at("/app/train.py"))
-        output = job.drive(processes)
-        assert "ends with" in output, output
-        directory = job.variables()["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]
-        assert f"'directory': '{directory}'" in output, output
-        assert len(list(Path(directory).glob("run/checkpoint_*/model.pt"))) == 3
-        assert os.listdir(job.at("/data")) == []
+def test_a_ray_job_runs_its_entrypoint(tmp_path: Path) -> None:
+    """With Ray Train: its workers are on two nodes, and save into the run's own folder of the claim."""
+    rehearsal = Rehearsal("ray-l40s/ray/runs/ray-train", tmp_path)
+    rehearsal.at("/app").mkdir()
+    shutil.copy(Path(__file__).with_name("app.py"), rehearsal.at("/app") / "train.py")
+    rehearsal.play()
+    [directory] = (tmp_path / "w" / "claims" / "checkpoints" / "ray-train").iterdir()
+    assert f"'directory': '{directory}'" in rehearsal.output, rehearsal.output
+    assert len(list(directory.glob("run/checkpoint_*/model.pt"))) == 3, rehearsal.output
 
 
-def test_a_ray_job_trains(tmp_path: Path, processes: Processes) -> None:
+def test_a_ray_job_trains(tmp_path: Path) -> None:
     """With our trainer: the driver has Ray Train place the ranks, and hears from each of them."""
-    with RayJob("ray-l40s/ray/runs/ray-lm", tmp_path) as job:
-        write_tokens(job.at("/data/corpus"), vocabulary=400, token_bytes=2)
-        output = job.drive(processes)
-        assert job.spec is not None
-        assert job.spec.state_directory is not None
-        complete = read_complete(Path(job.spec.state_directory))
-        assert complete is not None, output
-        assert complete.identity == job.name
-        assert output.count('"event": "step"') >= 3, output
+    rehearsal = Rehearsal("ray-l40s/ray/runs/ray-lm", tmp_path)
+    write_tokens(rehearsal.at("/data/corpus"), vocabulary=400, token_bytes=2)
+    rehearsal.play()

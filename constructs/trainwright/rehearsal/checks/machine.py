@@ -11,7 +11,6 @@ from importlib.metadata import distributions, requires
 from pathlib import Path
 
 from trainwright.rehearsal.networks.network import Loopback, Network
-from trainwright.rehearsal.processes.ray import starts_ray
 from trainwright.rehearsal.setting import own_programs
 from trainwright.rehearsal.stated.objects import Blocker, Objects, Specification
 from trainwright_trainer.contract.boosting import Boosting
@@ -56,7 +55,7 @@ def check_libraries(specification: Specification | None, programs: Path) -> Iter
 def check_ray(objects: Objects, programs: Path) -> Iterator[Blocker]:
     """Whether that environment has Ray's dashboard, through which a RayJob is handed in: without it Ray starts none."""
     packages = [str(path) for path in programs.parent.glob("lib/python3*/site-packages")]
-    if starts_ray(objects.containers) and not list(distributions(name="aiohttp-cors", path=packages)):
+    if any(slot.spec.starts_ray for slot in objects.slots) and not list(distributions(name="aiohttp-cors", path=packages)):
         yield Blocker("this machine", f"a RayJob is handed in through Ray's dashboard, which {programs.parent} does not have",
                       f"run: {programs / 'python'} -m pip install 'ray[default]'")
 

@@ -18,7 +18,7 @@ from trainwright.rehearsal.networks.bridge import PYTHON
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES, Network
 from trainwright.rehearsal.processes.brought import write_supervisor
 from trainwright.rehearsal.processes.place import TEMPORARY, Place, make_place, stated_user
-from trainwright.rehearsal.processes.ray import GCS, starts_ray, write_ray
+from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, GCS, write_ray
 from trainwright.rehearsal.processes.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.stated.environment import command_line, container_environment, find_program, not_found
@@ -33,7 +33,7 @@ from trainwright.rehearsal.stated.volumes import (
     rendered_files,
     write_files,
 )
-from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
 RUN_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 """Without them Open MPI refuses to start where root rehearses a pod of user 1000."""
@@ -131,8 +131,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
         for name, value in found.values.items()
     }
     path = options.search_path(values)
-    if programs and not setting.network.has_names:  # mpirun looks its own name up
-        values.setdefault("HOSTNAME", pod.address)
+    if (programs or pod.spec.starts_ray) and not setting.network.has_names:  # mpirun looks its own name up, Ray's driver tells it
+        values = {"HOSTNAME": pod.address, BIND_ENV: pod.address, **values}
     interface = setting.network.interface
     values |= {name: interface for name in INTERFACE_VARIABLES if name in values} | {INTERFACE_VARIABLES[0]: interface}
     if os.geteuid() == 0 and not (setting.network.has_names and stated_user(pod, container)):
@@ -159,9 +159,9 @@ def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
     folder = setting.workspace.pod(pod.name) / PROGRAMS
     folder.mkdir(parents=True, exist_ok=True)
     write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/${{1%.}}"\n')
-    if starts_ray(pod.spec.containers):
-        own = setting.workspace.short(pod.name)
-        write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own)
+    if pod.spec.starts_ray:
+        own, drain = setting.workspace.short(pod.name), DRAIN_SECONDS * setting.options.pace
+        write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own, drain)
     if not mounts_keys(pod.spec, setting.objects.secrets):
         return {}
     return write_programs(folder, setting.workspace.keys / "key", pod.address, local)

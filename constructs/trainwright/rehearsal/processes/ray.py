@@ -6,24 +6,20 @@ options that say otherwise; of two the last one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from trainwright.rehearsal.processes.ssh import write_program
 from trainwright.rehearsal.stated.environment import find_program
-from trainwright.rehearsal.stated.kinds import Container
 
 GCS = 6379
 """Port of a head that states none (ray start --help)."""
 OBJECT_STORE_BYTES = 100_000_000
 """The nodes share this machine's /dev/shm."""
+DRAIN_SECONDS = 30.0
+"""How long a node that is told to end waits until nothing runs on it; a head that Ray Train was on waits all of it."""
 
 
-def starts_ray(containers: Iterable[Container]) -> bool:
-    return any("ray start" in word for container in containers for word in (*container.command, *container.args))
-
-
-def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path) -> None:
+def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path, drain: float) -> None:
     """Write ``ray`` into a folder, if there is one.
 
     Args:
@@ -32,6 +28,7 @@ def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path) -
         address: of the pod.
         gcs: the port that the head listens on here.
         folder: for the node's sockets and logs, with a short path.
+        drain: seconds, where the pod states none.
     """
     ray = find_program("ray", path)
     if ray is None:
@@ -40,11 +37,12 @@ def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path) -
         f"--node-ip-address={address} --temp-dir={folder} --object-store-memory={OBJECT_STORE_BYTES} --min-worker-port=0 "
         "--max-worker-port=0 --metrics-export-port=0 --disable-usage-stats"
     )
+    variables = f"TMPDIR={folder} RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=${{RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S:-{drain:g}}}"
     head = f"--port={gcs} --dashboard-host={address}"
     write_program(programs / "ray", f"""\
 case "$1 $2" in
-"start --head") TMPDIR={folder} exec {ray} "$@" {node} {head} ;;
-"start "*) TMPDIR={folder} exec {ray} "$@" {node} ;;
+"start --head") {variables} exec {ray} "$@" {node} {head} ;;
+"start "*) {variables} exec {ray} "$@" {node} ;;
 esac
 exec {ray} "$@"
 """)

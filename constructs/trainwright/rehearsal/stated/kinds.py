@@ -289,6 +289,10 @@ class PodSpec(Kind):
                 yield mount, volume.persistent_volume_claim
 
     @property
+    def starts_ray(self) -> bool:
+        return any("ray start" in word for one in self.containers for word in (*one.command, *one.args))
+
+    @property
     def main(self) -> Container:
         """The container that reads the run's specification, else the first."""
         reads = (container for container in self.containers if any(variable.name == SPEC_ENV for variable in container.env))
