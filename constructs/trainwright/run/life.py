@@ -1,6 +1,5 @@
 """How a script or a command lives: what tells that it is well, what comes before its end, what it listens on."""
 
-from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -60,21 +59,21 @@ class ExitCodes(Model):
     def _says_which(self) -> Self:
         if bool(self.codes) == bool(self.all_but):
             raise ValueError("it names no codes, or names them twice; give codes, or all_but")
-        numbers = self.numbers
-        if not numbers or numbers[-1] > 255 or (self.codes and numbers[0] == 0):
+        bounds = [_bounds(code) for code in self.codes or self.all_but]
+        if any(first > last or last > 255 or (self.codes and not first) for first, last in bounds):
             raise ValueError("exit codes of a failure are 1 to 255, and a range begins with its lower end")
         return self
 
     @property
     def numbers(self) -> list[int]:
         """Each code once, in order."""
-        return sorted(set(_numbers(self.codes or self.all_but)))
+        bounds = [_bounds(code) for code in self.codes or self.all_but]
+        return sorted({code for first, last in bounds for code in range(first, last + 1)})
 
 
-def _numbers(codes: Sequence[int | str]) -> Iterator[int]:
-    for code in codes:
-        first, _, last = str(code).partition("-")
-        yield from range(int(first), int(last or first) + 1)
+def _bounds(code: int | str) -> tuple[int, int]:
+    first, _, last = str(code).partition("-")
+    return int(first), int(last or first)
 
 
 class PreStop(Model):

@@ -159,6 +159,7 @@ def test_other_controllers_know_no_exit_codes() -> None:
 @pytest.mark.parametrize(("said", "why"), [
     ({"codes": [0]}, "exit codes of a failure are 1 to 255"),
     ({"codes": ["12-10"]}, "a range begins with its lower end"),
+    ({"codes": [3, "12-10"]}, "a range begins with its lower end"),
     ({"codes": ["200-300"]}, "exit codes of a failure are 1 to 255"),
     ({}, "it names no codes"),
     ({"codes": [1], "all_but": [2]}, "names them twice"),
