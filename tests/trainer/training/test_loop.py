@@ -234,7 +234,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_what_another_run_came_to_stays_beside_one_that_begins_anew(tmp_path: Path) -> None:
     attempt(tmp_path, Counting(10))
     for number, target in ((2, 6), (3, 12), (4, 16)):
-        attempt(tmp_path, Counting(target), {7: "stop"}, number=number, identity="anew-2", resume="never", keep=2, every_steps=1)
+        attempt(tmp_path, Counting(target), {6: "stop"}, number=number, identity="anew-2", resume="never", keep=2, every_steps=1)
         found = {(record.identity, record.step) for record in CheckpointStore(tmp_path).records()}
         assert ("small-1a2b3c4d", 10) in found
         assert len(found) == 3
