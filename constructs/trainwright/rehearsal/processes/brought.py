@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import venv
+from importlib.resources import files
 from pathlib import Path
 
-import trainwright_trainer
 from trainwright.rehearsal.processes.ssh import write_program
 from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
 
@@ -29,4 +29,4 @@ def write_supervisor(folder: Path) -> None:
     write_program(Path(brought_python(str(folder))[0]), 'shift 2\nexec "$@"\n')
     hand.mkdir(parents=True)
     for part in HAND:
-        (hand / part).symlink_to(Path(trainwright_trainer.__file__).with_name(part))
+        (hand / part).symlink_to(str(files("trainwright_trainer") / part))
