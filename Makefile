@@ -54,7 +54,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 # What each environment of `make rehearse-all` writes of its runs.
 REHEARSED = $(patsubst %,$(abspath $(STAMPS))/rehearsed-%.xml,test-manifests $(ENGINES:%=test-engine-%))
-PARTS := $(addprefix test-,runs compiler supervision commands trainer)
+PARTS := $(addprefix test-,commands compiler runs supervision trainer)
 # Each part leaves the reasons of its skips, which `make test` counts at its end.
 PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
