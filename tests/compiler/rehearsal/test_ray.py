@@ -11,7 +11,8 @@ from typing import Any
 from tests.compiler.rehearsal.stage import DIGITS, DIST, Manifest, of_kind, options, play
 
 from trainwright.rehearsal.checks.machine import check_ray
-from trainwright.rehearsal.processes.ray import write_ray
+from trainwright.rehearsal.networks.network import Loopback
+from trainwright.rehearsal.processes.ray import agent_port, write_ray
 from trainwright.rehearsal.processes.ssh import write_program
 from trainwright.rehearsal.scale import scale_down
 from trainwright.rehearsal.stated.objects import find_objects, objects_in
@@ -91,7 +92,7 @@ def test_a_node_of_ray_has_an_address_ports_and_sockets_of_its_own(tmp_path: Pat
     image.mkdir()
     programs.mkdir()
     write_program(image / "ray", 'echo "$TMPDIR" "$RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S" "$@"\n')
-    write_ray(programs, str(image), "127.64.0.9", 12007, folder, 6.0)
+    write_ray(programs, str(image), "127.64.0.9", 12007, 12011, folder, 6.0)
 
     def said(*words: str, **stated: str) -> list[str]:
         environment = {"TMPDIR": "/long", **stated}
@@ -101,11 +102,23 @@ def test_a_node_of_ray_has_an_address_ports_and_sockets_of_its_own(tmp_path: Pat
     head = said("start", "--head", "--dashboard-host=0.0.0.0", "--block")
     assert head[:6] == [str(folder), "6", "start", "--head", "--dashboard-host=0.0.0.0", "--block"]
     assert {"--node-ip-address=127.64.0.9", "--port=12007", "--dashboard-host=127.64.0.9"} <= {*head[6:]}
+    assert "--dashboard-agent-listen-port=12011" in head[6:]
     worker = said("start", "--address=127.64.0.9:12007")
     assert f"--temp-dir={folder}" in worker
     assert not [word for word in worker if word.startswith(("--port", "--dashboard-host"))]
     assert said("start", RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S="45")[1] == "45", "what the pod states"
     assert said("health-check", "--address", "127.64.0.9:12007") == ["/long", "health-check", "--address", "127.64.0.9:12007"]
+
+
+def test_the_port_of_an_agent_is_read_where_it_is_stated() -> None:
+    """The operator states one for each node; and each gets its own, for all of them listen on localhost too."""
+    slots = scale_down(find_objects(objects_in(RAY_TRAIN)), options(nodes=1)).objects.slots
+    head, worker, submitter = (slot.spec for slot in slots)
+    assert agent_port(head) == agent_port(worker) == 52365
+    assert "52365" in str(head.containers[0].args)
+    own = Loopback()
+    assert own.own_port(agent_port(head), 0) != own.own_port(agent_port(worker), 1)
+    assert not submitter.starts_ray
 
 
 def test_without_ray_s_dashboard_it_is_told_what_to_install(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from trainwright.rehearsal.networks.bridge import PYTHON
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES, Network
 from trainwright.rehearsal.processes.brought import write_supervisor
 from trainwright.rehearsal.processes.place import TEMPORARY, Place, make_place, stated_user
-from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, GCS, write_ray
+from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, GCS, agent_port, write_ray
 from trainwright.rehearsal.processes.ssh import mounts_keys, write_program, write_programs
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.stated.environment import command_line, container_environment, find_program, not_found
@@ -161,7 +161,8 @@ def _programs(pod: Pod, setting: Setting, local: Rewrite) -> dict[str, Path]:
     write_program(folder / "nslookup", f'test -e "{setting.workspace.records}/${{1%.}}"\n')
     if pod.spec.starts_ray:
         own, drain = setting.workspace.short(pod.name), DRAIN_SECONDS * setting.options.pace
-        write_ray(folder, setting.options.search_path({}), pod.address, setting.network.port(GCS, pod.slot.number), own, drain)
+        gcs, agent = setting.network.port(GCS, pod.slot.number), setting.network.own_port(agent_port(pod.spec), pod.slot.number)
+        write_ray(folder, setting.options.search_path({}), pod.address, gcs, agent, own, drain)
     if not mounts_keys(pod.spec, setting.objects.secrets):
         return {}
     return write_programs(folder, setting.workspace.keys / "key", pod.address, local)

@@ -6,20 +6,29 @@ options that say otherwise; of two the last one counts.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from trainwright.rehearsal.processes.ssh import write_program
 from trainwright.rehearsal.stated.environment import find_program
+from trainwright.rehearsal.stated.kinds import PodSpec
 
 GCS = 6379
 """Port of a head that states none (ray start --help)."""
+_AGENT, _AGENT_STATED = 52365, re.compile(r"--dashboard-agent-listen-port[= ](\d+)")
 OBJECT_STORE_BYTES = 100_000_000
 """The nodes share this machine's /dev/shm."""
 DRAIN_SECONDS = 30.0
 """How long a node that is told to end waits until nothing runs on it; a head that Ray Train was on waits all of it."""
 
 
-def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path, drain: float) -> None:
+def agent_port(spec: PodSpec) -> int:
+    """Of a node of Ray, by what starts it. Its agent listens on localhost too, which pods share on loopback addresses."""
+    stated = _AGENT_STATED.search(" ".join(word for one in spec.containers for word in (*one.command, *one.args)))
+    return int(stated[1]) if stated else _AGENT
+
+
+def write_ray(programs: Path, path: str, address: str, gcs: int, agent: int, folder: Path, drain: float) -> None:
     """Write ``ray`` into a folder, if there is one.
 
     Args:
@@ -27,6 +36,7 @@ def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path, d
         path: where the real one is looked for.
         address: of the pod.
         gcs: the port that the head listens on here.
+        agent: the port of this node's agent.
         folder: for the node's sockets and logs, with a short path.
         drain: seconds, where the pod states none.
     """
@@ -35,7 +45,7 @@ def write_ray(programs: Path, path: str, address: str, gcs: int, folder: Path, d
         return
     node = (
         f"--node-ip-address={address} --temp-dir={folder} --object-store-memory={OBJECT_STORE_BYTES} --min-worker-port=0 "
-        "--max-worker-port=0 --metrics-export-port=0 --disable-usage-stats"
+        f"--max-worker-port=0 --metrics-export-port=0 --dashboard-agent-listen-port={agent} --disable-usage-stats"
     )
     variables = f"TMPDIR={folder} RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=${{RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S:-{drain:g}}}"
     head = f"--port={gcs} --dashboard-host={address}"
