@@ -104,6 +104,31 @@ def test_what_is_measured_is_served(new_run: NewRun, tmp_path: Path) -> None:
     assert pod.message().step == stopped_at(tmp_path, 2).pop()
 
 
+def test_a_loss_on_a_device_is_served_as_it_was_when_last_looked_at(new_run: NewRun) -> None:
+    """To look waits for a GPU, so that most steps do not; what they leave out must not be lost between two signs of life."""
+    source = """
+        import time
+        from importlib import import_module
+        from trainwright_trainer import run
+        class Tensor:
+            def __float__(self):
+                return 0.25
+        import_module("trainwright_trainer.run.hand").NEWS_SECONDS = 1000
+        n = 0
+        while not run.should_stop():
+            n += 1
+            run.step(n, loss=Tensor())
+            time.sleep(0.01)
+    """
+    run = new_run(nodes=1, processes=1, work=script(source))
+    run.start_all()
+    pod = run.pods[0]
+    pod.wait_for_event("ranks_started")
+    wait_until(lambda: "\ntrainwright_loss 0.25\n" in pod.get("/metrics")[1], "the loss of the first step")
+    pod.process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED]
+
+
 def test_a_script_that_only_counts_steps_gets_the_signal(new_run: NewRun, tmp_path: Path) -> None:
     source = """
         import signal, sys, time

@@ -85,8 +85,11 @@ class Hand:
         if now >= self._due:
             self._due = now + NEWS_SECONDS
             values = {name: _number(value) for name, value in values.items()}
-        else:  # what is on a device stays there
-            values = {name: value for name, value in values.items() if isinstance(value, (int, float))}
+        else:  # what is on a device stays there, and is told as it was when last looked at
+            values = {
+                name: value if isinstance(value, (int, float)) else self._latest[name]
+                for name, value in values.items() if isinstance(value, (int, float)) or name in self._latest
+            }
         self._pace(number, now, cut)
         values["step"], values["at"] = number, now
         if not self._told:
