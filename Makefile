@@ -159,11 +159,11 @@ engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horo
 rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, those of the engines in their environments, and say what did not play
 	@rm -f $(REHEARSED)
 	-@$(MAKE) --no-print-directory --keep-going test-manifests test-engines \
-	  PYTEST_ARGS='-k "test_manifest or recipe or hugging_face" --junit-xml=$(abspath $(STAMPS))/rehearsed-$$@.xml $(PYTEST_ARGS)'
+	  PYTEST_ARGS='-m rehearsal --junit-xml=$(abspath $(STAMPS))/rehearsed-$$@.xml $(PYTEST_ARGS)'
 	@$(BIN)/python tools/rehearsed.py $(REHEARSED)
 
 test-manifests: $(STAMPS)/test
-	$(BIN)/python -m pytest tests/trainer/test_manifests.py tests/trainer/test_hugging_face.py::test_it_saves_and_goes_on_where_it_was $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/trainer/test_manifests.py tests/trainer/test_hugging_face.py $(PYTEST_ARGS)
 
 test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
 

@@ -41,6 +41,7 @@ def write_model(folder: Path) -> None:
     LlamaForCausalLM(configuration).save_pretrained(folder)
 
 
+@pytest.mark.rehearsal
 def test_it_saves_and_goes_on_where_it_was(tmp_path: Path) -> None:
     found = recipe("qwen-texts", tmp_path)
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": " ".join(WORDS[n % 5:])}) + "\n" for n in range(64)))

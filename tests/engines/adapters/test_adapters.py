@@ -100,6 +100,7 @@ def test_interrupted_it_ends_as_one_that_was_not(pods: Pods, tmp_path: Path, nam
     Twin(pods, tmp_path, [sys.executable, "-m", f"tests.engines.adapters.scripts.{name}"], {}, "result").interrupt()
 
 
+@pytest.mark.rehearsal
 def test_the_recipe_of_sft(pods: Pods, tmp_path: Path) -> None:
     """As it is in dist/, on a tiny model."""
     found = recipe("qwen-chat", tmp_path)

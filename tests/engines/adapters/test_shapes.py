@@ -195,6 +195,7 @@ def play(request: pytest.FixtureRequest, compiled: Path, image: Path, tmp_path: 
     return make
 
 
+@pytest.mark.rehearsal
 def test_interrupted_it_ends_as_one_that_was_not(play: Callable[..., Played]) -> None:
     whole, parts = play("whole"), play("parts")
     whole.whole()

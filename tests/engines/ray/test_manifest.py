@@ -9,7 +9,7 @@ import pytest
 from tests.engines.manifest_data import write_tokens
 from tests.engines.rehearsed import Rehearsal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_ray_job_runs_its_entrypoint(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.engines.manifest_data import write_table
 from tests.engines.rehearsed import Rehearsal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("path", ["kubeflow-a100/training/runs/xgboost-dist", "trainer-h100/research/runs/xgboost-trainjob"])
