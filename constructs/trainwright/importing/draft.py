@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.cluster.runtimes import digest_of, held_at, without_server_fields
 from trainwright.findings.locate import escape
+from trainwright.importing.accounting.matching import references
 from trainwright.importing.pods import Needs
 from trainwright.importing.propose import Proposal
 from trainwright.importing.read import Given
@@ -17,7 +18,6 @@ from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.fields import items, mapping, text, texts
 from trainwright.objects.metadata import not_a_subdomain
 from trainwright.operators import TARGETS
-from trainwright.operators.jobset.said import claims as made_for
 from trainwright.operators.kueue.releases import RELEASES as KUEUE
 from trainwright.operators.said import Part
 from trainwright.rules.cluster.profile import KNOWN_KUBERNETES
@@ -237,16 +237,17 @@ def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
     space = spaces.setdefault(proposal.namespace, {"managed": False, "pod_security": "restricted"})
     if not all(map(_is_restricted, proposal.said.parts)):
         space["pod_security"] = "privileged"
-    made_by_job_set = made_for(proposal.manifest.data)
-    claims = dict(made_by_job_set)
-    claims.update({text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")})
-    for name in dict.fromkeys([*claims_of(run), *_claims_of_pods(proposal.runtime or {})]):
+    made_for_pods = proposal.said.claims
+    claims = {**made_for_pods, **{text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")}}
+    of_runtime = [name for kind, name in references(proposal.runtime or {}) if kind == "PersistentVolumeClaim"]
+    for name in dict.fromkeys([*claims_of(run), *of_runtime]):
         if not_a_subdomain(name):
             continue  # which is said of the run, where it stands
         claim = space.setdefault("claims", {})[name] = _claim(claims.get(name))
-        if name in made_by_job_set:
+        if name in made_for_pods:
             claim.pop("access", None)
-            made.guesses[f"/namespaces/{escape(proposal.namespace)}/claims/{escape(name)}"] = "of the JobSet"
+            kind = text(proposal.manifest.data, "/kind")
+            made.guesses[f"/namespaces/{escape(proposal.namespace)}/claims/{escape(name)}"] = f"of the {kind}"
     queue = run.get("queue")
     if queue and "kueue" in made.data and not not_a_subdomain(queue):
         queues = {text(one.data, "/metadata/name"): text(one.data, "/spec/clusterQueue") for one in given.of_kind("LocalQueue")}
@@ -269,14 +270,6 @@ def claims_of(node: Any) -> Sequence[str]:
         own = [node["claim"]] if isinstance(node.get("claim"), str) and "request" not in node else []
         return [*own, *(name for key, value in node.items() if key != "resource_claims" for name in claims_of(value))]
     return [name for one in node for name in claims_of(one)] if isinstance(node, list) else []
-
-
-def _claims_of_pods(node: Any) -> Sequence[str]:
-    """Every claim that is a volume of pods in an object."""
-    if isinstance(node, Mapping):
-        name = text(node, "/persistentVolumeClaim/claimName")
-        return [*([name] if name else []), *(one for value in node.values() for one in _claims_of_pods(value))]
-    return [name for one in node for name in _claims_of_pods(one)] if isinstance(node, list) else []
 
 
 def _claim(stated: Mapping[str, Any] | None) -> Data:

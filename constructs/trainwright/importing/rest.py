@@ -12,7 +12,7 @@ from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data
-from trainwright.manifest.pods import containers_of
+from trainwright.manifest.pods import mounted_volumes
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
 from trainwright.operators.said import Part
@@ -117,7 +117,7 @@ def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
         if not (name and "affinity" in patch and name in repr(patch)):  # it speaks of pods that are called otherwise here
             yield patch
-    mounted = {text(mount, "/name") for _, one in containers_of(spec) for _, mount in items(one, "/volumeMounts")}
+    mounted = mounted_volumes(spec)
     for _, volume in items(spec, "/volumes"):
         if text(volume, "/name") not in mounted:  # by what somebody else puts into the pod
             yield {"volumes": [dict(volume)]}

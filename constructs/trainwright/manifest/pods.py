@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape
+from trainwright.objects.fields import items, text
 
 Tree = dict[str, Any]
 
@@ -64,6 +65,11 @@ def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
     for field in CONTAINER_LISTS:
         for number, container in enumerate(pod.get(field) or []):
             yield f"/{field}/{number}", container
+
+
+def mounted_volumes(pod: Mapping[str, Any]) -> set[str]:
+    """Names of the volumes of a pod's spec that one of its containers mounts."""
+    return {text(mount, "/name") for _, one in containers_of(pod) for _, mount in items(one, "/volumeMounts")}
 
 
 def images_outside(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -62,6 +62,8 @@ class Said(NamedTuple):
     """An object of somebody else that it refers to and that has the rest of its pods. ``parts`` have what it says itself."""
     instead: Said | None = None
     """The same where a run cannot refer to that object, whose parts are then the run's own."""
+    claims: Mapping[str, Mapping[str, Any]] = {}
+    """Claims that the controller makes for the pods, by the names that ``parts`` mount them by."""
 
 
 def count(owner: object, pointer: str, default: int = 1) -> int:

@@ -14,6 +14,7 @@ from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
+from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, OBJECT_STORE_BYTES
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.stated.environment import container_environment, find_program
 from trainwright.rehearsal.stated.kinds import Container
@@ -103,8 +104,9 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     pace = setting.options.pace
     yield Difference("controllers", f"wait {pace:g} of what they wait in the cluster: {10 * pace:g} s in place of 10 s")
     if any(spec.starts_ray for spec in specs):
-        yield Difference("Ray", f"a node that is told to end waits {30 * pace:g} s for what still runs on it, in place of 30 s, "
-                         "unless its pod states how long; its objects have 100 MB of this machine's memory")
+        drain, memory = DRAIN_SECONDS, OBJECT_STORE_BYTES / 1e6
+        yield Difference("Ray", f"a node that is told to end waits {drain * pace:g} s for what still runs on it, in place of "
+                         f"{drain:g} s, unless its pod states how long; its objects have {memory:g} MB of this machine's memory")
     if operator.defaults(objects.workload)["spec"].get("podReplacementPolicy") == "TerminatingOrFailed":
         yield Difference("replacement", "an evicted pod gets a successor when it has ended; podReplacementPolicy "
                          "TerminatingOrFailed makes it at once")

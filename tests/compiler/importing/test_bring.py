@@ -510,7 +510,7 @@ def test_a_claim_that_a_job_set_makes_becomes_one_of_the_namespace(tmp_path: Pat
   - templates:
     - metadata: {name: shared}
       spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}
-  failurePolicy""").replace("command: [python", "volumeMounts: [{name: shared, mountPath: /work/}], command: [python")
+  failurePolicy""").replace("command: [python", "volumeMounts: [{name: shared, mountPath: /scratch/}], command: [python")
     run = assert_whole(made.replace("ACTION", "FailJobSet"), tmp_path)
-    assert run.run["mounts"] == {"/work": {"claim": "shared"}}
+    assert run.run["mounts"] == {"/scratch": {"claim": "shared"}}
     assert str(run.compiled.cluster.namespaces["default"].claims["shared"].size) == "3Gi"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from trainwright.cluster import Cluster
@@ -143,7 +143,7 @@ def refers_to(place: Place) -> str | None:
     return None
 
 
-def references(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def references(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Kind and name of every object that is named in one."""
     for leaf in leaves(manifest):
         kind = refers_to(leaf.place)

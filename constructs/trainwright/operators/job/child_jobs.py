@@ -197,10 +197,10 @@ def _stated_codes(resolution: Resolution, role: Role, ignore: str = "Ignore") ->
 def _ending(resolution: Resolution) -> list[str]:
     """Roles without the supervisor that have exit codes with which the run has failed; where it has none, all of them then."""
     run = resolution.run
-    of_run = not resolution.supervised and any(one.means == "fail" for one in run.exit_codes)
     further = [name for name, parts in run.roles.items() if any(one.means == "fail" for one in parts.exit_codes)]
-    whole = not resolution.supervised and (of_run or further)
-    return [role.name for role in resolution.binding.roles] if whole else further
+    if not resolution.supervised and (further or any(one.means == "fail" for one in run.exit_codes)):
+        return [role.name for role in resolution.binding.roles]
+    return further
 
 
 def job_set_rules(resolution: Resolution, own: Sequence[str]) -> list[Tree | Why]:

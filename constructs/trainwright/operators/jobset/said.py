@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainwright.manifest.pods import containers_of
+from trainwright.manifest.pods import containers_of, mounted_volumes
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.job.said import exit_codes, part_of
 from trainwright.operators.operator import Around
@@ -30,7 +30,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     never = f"{spec}/backoffLimit"
     if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
         words["/restarts"] = (0, never)
-    return Said("job-set", (first, *others), (*TORCH, "jax", *(() if others else ("independent",))), words)
+    kinds = (*TORCH, "jax", *(() if others else ("independent",)))
+    return Said("job-set", (first, *others), kinds, words, claims=_claims(manifest))
 
 
 def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any]) -> Part:
@@ -44,7 +45,7 @@ def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any
     return part._replace(pods=pods, ranks=False, further=True, words=words, template=_with_claims(manifest, part.template))
 
 
-def claims(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _claims(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Claims that a JobSet makes for its pods, by the names of the volumes that they are there."""
     policies = items(manifest, "/spec/volumeClaimPolicies")
     return {text(one, "/metadata/name"): one for _, policy in policies for _, one in items(policy, "/templates")}
@@ -53,9 +54,8 @@ def claims(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _with_claims(manifest: Mapping[str, Any], template: Mapping[str, Any]) -> Mapping[str, Any]:
     """A run mounts claims of its namespace."""
     spec = mapping(template, "/spec")
-    mounted = {text(mount, "/name") for _, one in containers_of(spec) for _, mount in items(one, "/volumeMounts")}
-    own = {text(one, "/name") for _, one in items(spec, "/volumes")}
-    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims(manifest) if name in mounted - own]
+    wanted = mounted_volumes(spec) - {text(one, "/name") for _, one in items(spec, "/volumes")}
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in _claims(manifest) if name in wanted]
     return {**template, "spec": {**spec, "volumes": [*(spec.get("volumes") or []), *made]}} if made else template
 
 
