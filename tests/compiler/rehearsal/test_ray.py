@@ -12,7 +12,7 @@ from tests.compiler.rehearsal.stage import DIGITS, DIST, Manifest, of_kind, opti
 
 from trainwright.rehearsal.checks.machine import check_ray
 from trainwright.rehearsal.networks.network import Loopback
-from trainwright.rehearsal.processes.ray import agent_port, write_ray
+from trainwright.rehearsal.processes.ray import agent_port, ask_at, write_ray
 from trainwright.rehearsal.processes.ssh import write_program
 from trainwright.rehearsal.scale import scale_down
 from trainwright.rehearsal.stated.objects import find_objects, objects_in
@@ -119,6 +119,22 @@ def test_the_port_of_an_agent_is_read_where_it_is_stated() -> None:
     own = Loopback()
     assert own.own_port(agent_port(head), 0) != own.own_port(agent_port(worker), 1)
     assert not submitter.starts_ray
+
+
+def test_a_probe_with_wget_asks_where_dashboard_and_agent_listen_here() -> None:
+    """Before Ray 2.53 KubeRay's probes ask localhost, where neither is in a rehearsal: each pod has an address of its own."""
+    found = copy.deepcopy(objects_in(RAY_TRAIN))
+    of_kind(found, "RayJob")["spec"]["rayClusterSpec"]["rayVersion"] = "2.52.0"
+    head = find_objects(found).slots[0]
+    probe = head.spec.containers[0].readiness_probe
+    assert probe is not None
+    assert probe.exec is not None
+    own = Loopback()
+    agent = own.own_port(agent_port(head.spec), 0)
+    asked = ask_at("127.64.0.1", lambda port: own.port(port, 0), probe.exec.command[-1])
+    assert f"http://127.64.0.1:{agent}/api/local_raylet_healthz" in asked
+    assert "http://127.64.0.1:8265/api/gcs_healthz" in asked
+    assert "localhost" not in asked
 
 
 def test_without_ray_s_dashboard_it_is_told_what_to_install(tmp_path: Path) -> None:

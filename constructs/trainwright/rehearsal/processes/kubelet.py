@@ -19,6 +19,7 @@ from trainwright.rehearsal.networks.network import Network
 from trainwright.rehearsal.observer import Observer
 from trainwright.rehearsal.processes.container import ContainerRun, LocalProcess, set_up
 from trainwright.rehearsal.processes.place import publish, write_hosts
+from trainwright.rehearsal.processes.ray import ask_at
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.stated.environment import find_program, not_found
 from trainwright.rehearsal.stated.kinds import Container, Exec, HttpGet, Probe, TcpSocket
@@ -295,11 +296,17 @@ class Prober:
         """Poll once, at the pod's address. None for a pass, else why not, in the kubelet's words."""
         target, timeout = probe.http_get or probe.tcp_socket, probe.timeout_seconds
         if target is None:
-            return await _execute(probe.exec or Exec(), self._run.local, timeout)
+            return await _execute(self._asked(probe.exec or Exec()), self._run.local, timeout)
         port, path = self._port(target.port), getattr(target, "path", "")
         place = f"{target.host or self._pod.address}:{port}{path}"
         reason = await asyncio.to_thread(self._knock, target, port, timeout)
         return f"{place}: {reason}" if reason else None
+
+    def _asked(self, target: Exec) -> Exec:
+        """A command that finds what it asks where that is here."""
+        if not self._pod.spec.starts_ray:
+            return target
+        return Exec(command=[ask_at(self._pod.address, self._port, word) for word in target.command])
 
     def _knock(self, target: HttpGet | TcpSocket, port: int, timeout: int) -> str | None:
         try:

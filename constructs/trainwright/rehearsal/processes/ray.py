@@ -7,6 +7,7 @@ options that say otherwise; of two the last one counts.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.rehearsal.processes.ssh import write_program
@@ -16,6 +17,7 @@ from trainwright.rehearsal.stated.kinds import PodSpec
 GCS = 6379
 """Port of a head that states none (ray start --help)."""
 _AGENT, _AGENT_STATED = 52365, re.compile(r"--dashboard-agent-listen-port[= ](\d+)")
+_HERE = re.compile(r"\b(?:localhost|127\.0\.0\.1):(\d+)")
 OBJECT_STORE_BYTES = 100_000_000
 """The nodes share this machine's /dev/shm."""
 DRAIN_SECONDS = 30.0
@@ -26,6 +28,11 @@ def agent_port(spec: PodSpec) -> int:
     """Of a node of Ray, by what starts it. Its agent listens on localhost too, which pods share on loopback addresses."""
     stated = _AGENT_STATED.search(" ".join(word for one in spec.containers for word in (*one.command, *one.args)))
     return int(stated[1]) if stated else _AGENT
+
+
+def ask_at(address: str, port: Callable[[int], int], text: str) -> str:
+    """What a probe runs in a node of Ray, whose dashboard and agent are at the pod's address here and not on localhost too."""
+    return _HERE.sub(lambda asked: f"{address}:{port(int(asked[1]))}", text)
 
 
 def write_ray(programs: Path, path: str, address: str, gcs: int, agent: int, folder: Path, drain: float) -> None:
