@@ -115,6 +115,8 @@ def _replicas(manifest: Mapping[str, Any], kind: Kind, specs: Mapping[str, Any])
 def _trains(kind: Kind, replica: Replica) -> Tree:
     """The container that trains; without one the webhook refuses the job."""
     containers: list[Tree] = [one for one in replica.template["spec"]["containers"] if one["name"] == kind.container]
+    if not containers:
+        raise ValueError(f"{replica.role} has no container named {kind.container}, which its controller looks for")
     return containers[0]
 
 

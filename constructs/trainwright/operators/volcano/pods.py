@@ -140,8 +140,8 @@ def _of_svc(job: Tree, options: Mapping[str, str]) -> list[Tree]:
         hosts, key = _hosts(job, task), _variable(task)
         data[f"{key}.host"] = "\n".join(hosts)
         data |= {f"VC_{key.upper()}_HOSTS": ",".join(hosts), f"VC_{key.upper()}_NUM": str(len(hosts))}
-    service: Tree = {"clusterIP": "None", "selector": chosen}
-    service |= {"publishNotReadyAddresses": True} if options.get("publish-not-ready-addresses") == "true" else {}
+    early = options.get("publish-not-ready-addresses") == "true"
+    service: Tree = {"clusterIP": "None", "selector": chosen, "publishNotReadyAddresses": early}
     made = [child(job, "Service", name, spec=service), child(job, "ConfigMap", f"{name}-svc", data=data)]
     if options.get("disable-network-policy") == "true":
         return made

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
+from trainwright.manifest.kueue import MULTIKUEUE, QUEUE_LABEL
 from trainwright.rehearsal.networks.network import Loopback, Network
 from trainwright.rehearsal.setting import own_programs
 from trainwright.rehearsal.stated.objects import Blocker, Objects, Specification
@@ -30,6 +31,10 @@ def check_run(objects: Objects) -> Iterator[Blocker]:
     spec = objects.workload["spec"]
     if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
         yield Blocker(objects.where, "it is suspended, so no pod would start", "remove suspend")
+    manager = spec.get("managedBy") or (spec.get("runPolicy") or {}).get("managedBy")
+    if manager == MULTIKUEUE and not (objects.workload["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+        message = f"it is managed by {manager}, and no queue sends it to another cluster: no pod would start"
+        yield Blocker(objects.where, message, f"write the label {QUEUE_LABEL}, or remove managedBy")
     if len(objects.slots) > MOST_PODS:
         yield Blocker(objects.where, f"it has {len(objects.slots)} pods", f"rehearse fewer: --nodes {MOST_PODS}")
 

@@ -36,6 +36,12 @@ def check_meeting(objects: Objects, dns: ClusterDns) -> Iterator[Blocker]:
         size = next(iter(told.values()), "")
         if size.isdecimal() and {*told.values()} == {size} and int(size) != len(told):
             yield _blocker(objects, told, name, f"it is {size}, and {len(told)} pods are told so: torch waits for {size}")
+    for name in SIZES:
+        told = _of(values, name)
+        least, _, most = next(iter(told.values()), "").partition(":")
+        if most and least.isdecimal() and int(least) > len(told):
+            message = f"it is {least}:{most}, and {len(told)} pods are told so: torch waits for {least}"
+            yield _blocker(objects, told, name, message)
     for name in NUMBERS:
         told = _without_own_counts(objects, own, _of(own, name))
         if twice := [number for number, count in Counter(told.values()).items() if count > 1]:
@@ -45,8 +51,12 @@ def check_meeting(objects: Objects, dns: ClusterDns) -> Iterator[Blocker]:
         yield from _check_address(objects, own, name, dns)
     for number, endpoint in list(_of(values, ENDPOINT).items())[:1]:
         host = endpoint.rpartition(":")[0] or endpoint
-        if values[number].get(BACKEND) == "c10d" and isinstance(dns.find(host), Unresolvable):
+        backend, found = values[number].get(BACKEND, ""), dns.find(host)
+        if backend == "c10d" and isinstance(found, Unresolvable):
             message = f"{host} is no pod of the run, and with c10d one of them serves it"
+            yield _blocker(objects, {number: endpoint}, ENDPOINT, message)
+        elif backend.startswith("etcd") and isinstance(found, Slot):
+            message = f"{host} is a pod of the run, and with {backend} a server of etcd is asked, which none of them is"
             yield _blocker(objects, {number: endpoint}, ENDPOINT, message)
 
 
