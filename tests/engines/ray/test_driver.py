@@ -21,7 +21,7 @@ from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, TerminationMessage
-from trainwright_trainer.contract.layout import BIND_ENV, RAY_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -62,7 +62,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
         output, message = tmp_path / f"driver-{number}.log", tmp_path / f"message-{number}.json"
         with output.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "trainwright_trainer", *RAY_COMMAND[1:]], stdin=subprocess.DEVNULL, stdout=file,
+                [sys.executable, "-m", "trainwright_trainer", "ray"], stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT,
                 env=os.environ | QUIET | cluster.environment() | {
                     SPEC_ENV: str(path), TERMINATION_PATH_ENV: str(message), BIND_ENV: "127.0.0.1",

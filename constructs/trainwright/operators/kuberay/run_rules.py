@@ -13,7 +13,7 @@ from trainwright.operators.base import Rule
 from trainwright.operators.kuberay.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
 from trainwright.plan import Resolution
 from trainwright.rendezvous.ray import cluster_of
-from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
+from trainwright.run import CommandWorkload, RoleParts
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -23,12 +23,8 @@ _PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
 
 
 def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
+    """What Ray's driver can be: our supervisor, or a program that calls Ray itself."""
     work = context.run.workload
-    if isinstance(work, ScriptWorkload):
-        message = "the supervisor of a script starts its ranks, and in a Ray cluster Ray starts them"
-        fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
-        yield found("TW424", context.locate.run("/workload/kind"), message, fix)
     if isinstance(work, CommandWorkload) and work.args:
         message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
