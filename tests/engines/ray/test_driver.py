@@ -145,7 +145,7 @@ def test_the_exit_code_of_a_script_s_rank_is_the_driver_s(start: Start, tmp_path
 
 def test_a_script_s_rank_that_is_killed_is_named_and_what_it_saved_is_there(start: Start, tmp_path: Path) -> None:
     driver = start(script(tmp_path / "state", str(COUNT)))
-    wait_until(lambda: CheckpointStore(tmp_path / "state").records(), "a checkpoint", told=lambda: driver.text)
+    wait_until(lambda: bool(CheckpointStore(tmp_path / "state").records()), "a checkpoint", told=lambda: driver.text)
     os.kill(rank_processes(tmp_path, COUNT)[1], signal.SIGKILL)
     message = driver.ends_with(ExitCode.USER_FAILURE)
     assert message.cause is not None
