@@ -40,9 +40,10 @@ def plan_recovery(
     """
     if not needs.talk or not run.supervised:
         return None
-    evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
+    others = impatient(run, cluster, needs, operators) if needs.most_nodes > 1 else ()  # one pod waits for nobody
+    evicting = [one.said for one in others if one.evicts_within(run.recovery_wait)]
     why_not = "; ".join(filter(None, (takes_others(needs, binding), *evicting)))
-    return RecoveryPlan(run.recovery == "in-place" and not why_not, run.recovery_wait, why_not)
+    return RecoveryPlan(run.recovery != "whole-job" and not why_not, run.recovery_wait, why_not)
 
 
 def takes_others(needs: Needs, binding: Binding) -> str:

@@ -22,7 +22,7 @@ from trainwright.operators.kueue.releases import CLAIMS
 from trainwright.operators.quota import Offer, asked, beyond, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
-from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond
+from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond, takes_others
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.plan.stated import all_words
 from trainwright.units import counted
@@ -301,12 +301,17 @@ def impatience(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Pods that cannot stay, or that somebody would evict while they wait."""
-    planned = resolution.plan.recovery
-    if context.run.recovery != "in-place" or planned is None or planned.in_place:
+    planned, asked = resolution.plan.recovery, context.run.recovery
+    if asked == "whole-job" or planned is None or planned.in_place:
         return
-    message = f"the run says that it recovers in place, and all of its pods end with the first: {planned.why_not}"
-    fix = "write `recovery: whole-job`; or use a target whose pods stay, and a recovery_wait below others' patience"
-    yield found("TW479", context.locate.run("/recovery"), message, fix)
+    if asked:
+        message = f"the run says that it recovers in place, and all of its pods end with the first: {planned.why_not}"
+        fix = "write `recovery: whole-job`; or use a target whose pods stay, and a recovery_wait below others' patience"
+        yield found("TW479", context.locate.run("/recovery"), message, fix)
+    elif not takes_others(resolution.needs, resolution.binding):
+        message = f"all pods of the run end with the first, which its target does not ask for: {planned.why_not}"
+        fix = "raise that time in the cluster and its profile, or write a shorter recovery_wait; or write `recovery: whole-job`"
+        yield milder("TW479", context.locate.run("/recovery"), message, fix)
 
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
