@@ -14,7 +14,6 @@ from typing import NamedTuple
 from trainwright.findings import Finding, Severity, Where
 from trainwright.pages import page_path
 
-
 MILDER = {Severity.ERROR: Severity.WARNING, Severity.WARNING: Severity.INFO}
 
 
