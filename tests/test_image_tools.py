@@ -99,7 +99,7 @@ def test_its_command_and_variables_are_of_the_pod_before_those_of_the_image(tmp_
     assert variables["HOME"] == "/tmp"
     assert variables["TRAINWRIGHT_BIND_ADDRESS"] == "10.77.0.3"
     assert variables["JOB_COMPLETION_INDEX"] == "1"
-    assert found["hostname"] == variables["HOSTNAME"] == "digits-ddp-tsfgg507-1"
+    assert found["hostname"] == variables["HOSTNAME"] == "digits-ddp-0bpzsgr7-1"
 
 
 def test_it_has_the_mounts_of_its_yaml_and_those_of_every_container(tmp_path: Path) -> None:

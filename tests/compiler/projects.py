@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.compiler.command_line import started
 from tests.compiler.compiling import TODAY
 
 from trainwright.project.build import build_project
@@ -49,11 +50,13 @@ class Scratch:
     def run(
         self, *arguments: str, environment: dict[str, str] | None = None, folder: str = "."
     ) -> subprocess.CompletedProcess[str]:
-        """The command line as a user starts it."""
+        """The command line as a user starts it; from nothing where an environment is stated."""
+        if environment is None:
+            return started(arguments, self.root / folder)
         return subprocess.run(
             [TRAINWRIGHT, *arguments],
             cwd=self.root / folder,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

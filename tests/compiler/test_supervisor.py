@@ -248,11 +248,18 @@ def test_its_image_is_judged_like_any_other() -> None:
     assert all("/supervisor/image" in str(one.where) or "lab.yaml" in str(one.where) for one in findings(work(), images))
 
 
-def test_ray_needs_it_in_its_image() -> None:
-    run, cluster = on("ray-job") | work(), profile_for("ray-job") | HAS_ONE
-    usual = codes(run | {"supervisor": "image"}, cluster)
-    assert sorted(codes(run, cluster)) == sorted([*usual, "TW269"])
-    assert "TW268" in codes(run | {"supervisor": "brought"}, cluster)
+def test_head_and_workers_of_ray_bring_it() -> None:
+    """The driver starts from it on the head, and parents of ranks on the workers; submitter and further roles need none."""
+    readers = {"pods": 1, "resources": {"cpu": "1", "memory": "1Gi"}}
+    run, cluster = on("ray-job") | work(roles={"readers": readers}), profile_for("ray-job") | HAS_ONE
+    assert codes(run, cluster) == codes(run | {"supervisor": "image"}, cluster)
+    (job,) = [one for one in compiled(run, cluster).manifests if one["kind"] == "RayJob"]
+    assert job["spec"]["entrypoint"].split()[0].startswith(FOLDER)
+    head, (workers, readers_group) = (job["spec"]["rayClusterSpec"][group] for group in ("headGroupSpec", "workerGroupSpecs"))
+    brings = [
+        "bring-supervisor" in str(pods) for pods in (head, workers, readers_group, job["spec"]["submitterPodTemplate"])
+    ]
+    assert brings == [True, True, False, False]
 
 
 def test_the_pods_of_an_elastic_script_bring_it() -> None:

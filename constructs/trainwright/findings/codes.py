@@ -14,6 +14,8 @@ from typing import NamedTuple
 from trainwright.findings import Finding, Severity, Where
 from trainwright.pages import page_path
 
+MILDER = {Severity.ERROR: Severity.WARNING, Severity.WARNING: Severity.INFO}
+
 
 class Code(NamedTuple):
     id: str
@@ -22,18 +24,18 @@ class Code(NamedTuple):
     why: str
     waivable: bool = False
     milder: str = ""
-    """Of an error that is a warning in some cases: where, as the end of a sentence."""
+    """Where it weighs less, an error as a warning and a warning as a note: as the end of a sentence."""
 
     @property
     def weight(self) -> str:
         """As the page says it."""
-        milder = f"; {self.milder} a warning" if self.milder else ""
+        milder = f"; {self.milder} a {MILDER[self.severity].value}" if self.milder else ""
         return f"{self.severity.value}{milder}{', can be waived' if self.waivable else ''}"
 
 
 _HEAD = re.compile(
     r"# \w+: (?P<title>.+)\n\n"
-    r"(?P<severity>\w+)(; (?P<milder>.+) a warning)?(?P<waivable>, can be waived)?\n\n"
+    r"(?P<severity>\w+)(; (?P<milder>.+) a (warning|note))?(?P<waivable>, can be waived)?\n\n"
     r"(?P<why>(>.*\n)+)"
 )
 
@@ -73,8 +75,9 @@ def found(code: str, where: Where, message: str, fix: str) -> Finding:
 
 
 def milder(code: str, where: Where, message: str, fix: str) -> Finding:
-    """A finding of such an error in a case where it is a warning."""
-    return found(code, where, message, fix)._replace(severity=Severity.WARNING)
+    """A finding of such a code in a case where it weighs less."""
+    finding = found(code, where, message, fix)
+    return finding._replace(severity=MILDER[finding.severity])
 
 
 ADD_IT = "add it to the cluster profile (with `managed: false` if the cluster has it already)"

@@ -40,9 +40,9 @@ def plan_recovery(
     """
     if not needs.talk or not run.supervised:
         return None
-    evicting = [one.said for one in impatient(run, cluster, needs, operators) if one.evicts_within(run.recovery_wait)]
-    why_not = "; ".join(filter(None, (takes_others(needs, binding), *evicting)))
-    return RecoveryPlan(run.recovery == "in-place" and not why_not, run.recovery_wait, why_not)
+    in_the_way = [one.said for one in evicting(run, cluster, needs, operators)]
+    why_not = "; ".join(filter(None, (takes_others(needs, binding), *in_the_way)))
+    return RecoveryPlan(run.recovery != "whole-job" and not why_not, run.recovery_wait, why_not)
 
 
 def takes_others(needs: Needs, binding: Binding) -> str:
@@ -109,6 +109,12 @@ def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[st
     if "jobset" in operators and needs.most_nodes > 1 and jobset and jobset.exclusive_placement:
         said = "JobSet deletes all other pods where that of node 0 comes back in another place"
         yield Impatient(said, None, "cluster:/operators/jobset/exclusive_placement", anyway=True)
+
+
+def evicting(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> list[Impatient]:
+    """Those who would evict pods that wait in place for one that is lost. One pod has no others that wait."""
+    others = impatient(run, cluster, needs, operators) if needs.most_nodes > 1 else ()
+    return [one for one in others if one.evicts_within(run.recovery_wait)]
 
 
 def loss_beyond(limit: Duration) -> int | None:

@@ -113,8 +113,9 @@ class Resolution(NamedTuple):
         return all(self.processes[role.name].supervised for role in self.binding.roles if not role.further)
 
     def brings(self, role: Role) -> BroughtSupervisor | None:
-        """The supervisor that the pods of a role bring along."""
-        return self.plan.supervisor if self.processes[role.name].supervised else None
+        """The supervisor that the pods of a role bring along: around their work, or for Ray to start it and parents of ranks."""
+        starts = self.processes[role.name].supervised or (self.binding.replaces_command and not role.further)
+        return self.plan.supervisor if starts else None
 
     @property
     def in_place(self) -> bool:

@@ -38,8 +38,9 @@ def said(spec: RunSpec, deepspeed: Mapping[str, Any]) -> Data:
     data: Data = {"topology": _elastic(spec), **_unusual(peer_wait=life.peer_wait_seconds, peer_lost=life.peer_lost_seconds)}
     for name, model in (("watchdog", Watchdog), ("preflight", Preflight)):
         data[name] = _with_units(getattr(life, name), model)
+    data["recovery"] = "in-place" if life.recovery else "whole-job"
     if life.recovery:
-        data |= {"recovery": "in-place", "restarts": life.recovery.restarts, **_unusual(recovery_wait=life.recovery.wait_seconds)}
+        data |= {"restarts": life.recovery.restarts, **_unusual(recovery_wait=life.recovery.wait_seconds)}
     if world.device == "cpu" and world.processes_per_node > 1:
         data["topology"]["processes_per_node"] = world.processes_per_node
     if isinstance(work, Script):

@@ -6,7 +6,7 @@ import re
 
 from trainwright.cluster import Cluster
 from trainwright.cluster.model import is_from
-from trainwright.handshake import Binding, Needs, Rendezvous
+from trainwright.handshake import Binding, Needs
 from trainwright.plan.model import BroughtSupervisor
 from trainwright.run import Run
 
@@ -19,15 +19,13 @@ EXECUTED_FROM = 36
 def plan_supervisor(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> BroughtSupervisor | None:
     """None where nothing is supervised, where the image has the supervisor, and where there is none to bring."""
     offered = cluster.supervisor
-    if offered.image is None or not may_bring(run, cluster, needs) or kept_out(run, cluster, needs, binding):
+    if offered.image is None or not may_bring(run, cluster, needs) or kept_out(cluster, binding):
         return None
     return BroughtSupervisor(offered.image, _mounted(cluster))
 
 
-def kept_out(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> str | None:
+def kept_out(cluster: Cluster, binding: Binding) -> str | None:
     """Why the pods can bring none along; None if they can."""
-    if needs.rendezvous is Rendezvous.RAY_HEAD and run.workload.kind == "script":
-        return f"{run.topology.title} needs Ray, by which its ranks are placed, and what pods bring along has none"
     if binding.runtime and not _mounted(cluster):
         return (f"the pods are those of runtime {binding.runtime}, to which a TrainJob adds volumes but no container that copies "
                 f"it, and on Kubernetes {cluster.kubernetes} nothing is executed from a volume of an image")  # fmt: skip

@@ -120,6 +120,11 @@ class Workspace:
     def keys(self) -> Path:
         return self.root / "pods" / ".keys"
 
+    @property
+    def supervisor(self) -> Path:
+        """What stands for the one that pods bring along: the same for all, so that a launcher's words hold in every pod."""
+        return self.root / "pods" / ".supervisor"
+
     def pod(self, name: str) -> Path:
         return self.pods / name
 

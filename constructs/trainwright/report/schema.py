@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -81,13 +82,21 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
     return texts
 
 
-def _own_texts(model: type[BaseModel]) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
-    if not isinstance(body, ast.ClassDef):
-        return {}
+def _own_texts(model: type[BaseModel]) -> Mapping[str, str]:
+    source = inspect.getsourcefile(model)
+    return _texts_in(source).get(model.__name__, {}) if source else {}
+
+
+@cache
+def _texts_in(source: str) -> Mapping[str, Mapping[str, str]]:
+    """Class -> field -> the string below it, of the classes of one module."""
+    classes = (node for node in ast.parse(Path(source).read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef))
     return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in zip(body.body, body.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        each.name: {
+            field.target.id: inspect.cleandoc(text.value.value)
+            for field, text in zip(each.body, each.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        }
+        for each in classes
     }

@@ -265,7 +265,7 @@ class Run(Model):
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
     recovery: Literal["in-place", "whole-job"] | None = None
     """What becomes of the other pods when a rank or a pod is lost: they stay, and go on with the next attempt, or all end and
-    come back together. Default: `whole-job`.
+    come back together. Default: `in-place` where the target replaces one pod alone and nobody evicts those that wait.
     """
     recovery_wait: Duration = Field(default_factory=lambda: Duration.parse("15m"))
     """How long pods that are left wait for one that is lost, in place."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from trainwright.cluster import Cluster
 from trainwright.gitops.model import GitOps
@@ -55,16 +58,19 @@ def project_files(cluster: str, profile: str) -> dict[str, str]:
         "charts/gitops.yaml": _kept("project/gitops.yaml"),
         "charts/main.py": _kept("project/main.py"),
         "cdk8s.yaml": _kept("project/cdk8s.yaml"),
-        "schemas/run.json": json.dumps(file_schema_of(Run), indent=2) + "\n",
-        "schemas/defaults.json": json.dumps(file_schema_of(Defaults), indent=2) + "\n",
-        "schemas/cluster.json": json.dumps(file_schema_of(Cluster), indent=2) + "\n",
-        "schemas/gitops.json": json.dumps(file_schema_of(GitOps), indent=2) + "\n",
+        **_schemas(),
         ".github/workflows/trainwright.yaml": _kept("project/workflow.yaml"),
         ".github/workflows/review.yaml": _kept("project/review.yaml"),
         ".gitignore": _kept("project/gitignore"),
         "requirements.txt": f"--find-links wheels\ntrainwright=={version('trainwright')}\n",
         "README.md": _kept("project/README.md"),
     }
+
+
+@cache
+def _schemas() -> Mapping[str, str]:
+    models: dict[str, type[BaseModel]] = {"run": Run, "defaults": Defaults, "cluster": Cluster, "gitops": GitOps}
+    return {f"schemas/{name}.json": json.dumps(file_schema_of(model), indent=2) + "\n" for name, model in models.items()}
 
 
 def _kept(name: str) -> str:

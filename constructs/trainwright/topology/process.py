@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Role, Variable
 from trainwright.rendezvous import jax, mpi, torch, tracker
 from trainwright.topology.launching import handed_on, launcher_variables
-from trainwright_trainer.contract.layout import RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, TRAINER_COMMAND
+from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, TRAINER_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER, Rendezvous.JAX_COORDINATOR})
 """Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
@@ -97,7 +97,7 @@ def _http(ports: Ports) -> Port:
 def _by_operator(binding: Binding, work: Work) -> dict[str, Process]:
     """The operator starts its own program in every pod; the work is the first role's, which is not a pod's command."""
     first, *others = binding.roles
-    driver = Process(RAY_COMMAND if work.command is None else work.command, work.args, supervised=False)
+    driver = Process((*work.trainer, "ray") if work.command is None else work.command, work.args, supervised=False)
     return {first.name: driver} | {role.name: Process((), supervised=False) for role in others}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.compiler.command_line import started
 from tests.compiler.live.api_server import ApiServer
 from tests.compiler.npm import installed
 from tests.compiler.projects import TRAINWRIGHT, Scratch
@@ -36,9 +37,8 @@ class Lab:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        process = self.start(*arguments)
-        said, _ = process.communicate(timeout=100)
-        return process.returncode, said
+        ended = started(arguments, self.here.root, self.environment)
+        return ended.returncode, ended.stdout + ended.stderr
 
     def apply(self, *arguments: str) -> str:
         """An apply to the laptop that ends well, and what it said."""

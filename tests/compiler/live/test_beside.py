@@ -92,7 +92,7 @@ def test_a_refusal_before_the_pods_were_made_ended_none_of_them() -> None:
 
 
 def test_what_pods_wait_for_now_comes_before_what_took_them_away() -> None:
-    gone = copy.deepcopy(PODS[0]) | {"metadata": {**PODS[0]["metadata"], "name": "llama-1b-ddp-3hmd197c-0-aaaaa"}}
+    gone = copy.deepcopy(PODS[0]) | {"metadata": {**PODS[0]["metadata"], "name": "llama-1b-ddp-6mfnvhz0-0-aaaaa"}}
     preempted = event(gone, "Preempted", "Preempted by pod u-9 on node gpu-0", 1, "Normal")
     assert starting(preempted).cause == "preempted"
     assert starting(preempted, event(PODS[0], "FailedMount", "mount failed: exit status 32", 3)).cause == "mount-fails"
@@ -201,7 +201,7 @@ def test_a_fetch_that_cannot_start_is_not_under_way(state: Data, phase: str, cau
 def ended(code: int, reason: str, kind: str, message: str, node: int) -> list[Data]:
     """Pods whose trainer ended so, by its termination message."""
     left = json.dumps({
-        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-3hmd197c", "attempt": "1", "code": code, "reason": reason,
+        "v": 1, "run": "llama-1b-ddp", "identity": "llama-1b-ddp-6mfnvhz0", "attempt": "1", "code": code, "reason": reason,
         "node_index": node, "host": "x", "cause": {"kind": kind, "message": message},
     })  # fmt: skip
     return pods({"terminated": {**CODE, "exitCode": code, "message": left}}, "Failed")
@@ -225,7 +225,7 @@ def test_who_gave_up_waiting_did_so_for_a_pod_that_ended_otherwise() -> None:
 def test_a_taint_that_the_pods_tolerate_took_no_node_away() -> None:
     taint = {"key": "example.com/reserved", "effect": "NoExecute"}
     waiting = copy.deepcopy(PODS)
-    gone = copy.deepcopy(PODS[2]) | {"metadata": {**PODS[2]["metadata"], "name": "llama-1b-ddp-3hmd197c-2-aaaaa"}}
+    gone = copy.deepcopy(PODS[2]) | {"metadata": {**PODS[2]["metadata"], "name": "llama-1b-ddp-6mfnvhz0-2-aaaaa"}}
     evicted = event(gone, "TaintManagerEviction", "Marking for deletion Pod", 1, "Normal")
     nodes = [node | {"spec": {"taints": [taint]}} for node in NODES]
     assert said([*waiting, *nodes, evicted], taken="2026-11-20T09:05:00Z").cause == "node-taken"

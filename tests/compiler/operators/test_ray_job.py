@@ -241,9 +241,10 @@ def test_a_word_that_shells_read_is_found(word: str) -> None:
 # Findings
 
 
-def test_a_script_has_no_supervisor_there() -> None:
-    run = {**script("/app/train.sh"), **RAY}
-    assert "TW424" in [finding.code for finding in findings(run, PROFILE) if finding.where.pointer == "/workload/kind"]
+def test_the_driver_of_a_script_is_our_supervisor() -> None:
+    run = {**script("/app/train.sh"), **RAY, "supervisor": "image"}
+    assert at(job(run), "/spec/entrypoint") == "trainwright-trainer ray"
+    assert "TW424" not in codes(run, PROFILE)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +452,7 @@ def test_nothing_of_ours_is_there_to_watch(run: Data) -> None:
     (note,) = findings(run, overlay(PROFILE, {"monitoring": {"kind": "prometheus-operator"}}))
     assert note.code == "TW320"
     assert "the operator starts its own program in the pods" in note.message
-    assert "script" not in note.fix, "which Ray refuses"
+    assert "script" not in note.fix, "which is watched no better there"
 
 
 # Ports of the head
@@ -574,10 +575,10 @@ def test_what_is_fetched_can_be_pinned_in_its_own_way(key: str, value: Any, fix:
     ({**scaled(1, 5), "queue": "q"},
      {"kueue": {"version": "0.16.0"}, "namespaces": {"training": {"queues": {"q": {"managed": False}}}}},
      "Kueue admits a RayJob as a whole, and none whose autoscaler is on"),
-    ({**TRAINER, "topology": scaled(1, 5)["topology"]}, {}, "the ranks of our trainer are as many as the plan says"),
+    ({**TRAINER, "topology": scaled(1, 5)["topology"]}, {}, "the ranks are as many as the plan says"),
     ({**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"readers": {"min_nodes": 1, "max_nodes": 2}}}}, {},
      "no workers are called readers"),
-    ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "all that our trainer needs"),
+    ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "programs of the image"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["torch"]}}}, {}, "has under pip is fetched"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"working_dir": "https://example.com/a.zip"}}}, {},
      "has under working_dir is fetched"),

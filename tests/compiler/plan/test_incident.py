@@ -58,8 +58,13 @@ def ignores(job: Mapping[str, Any]) -> bool:
     return any(rule["action"] == "Ignore" for rule in job["podFailurePolicy"]["rules"])
 
 
-def made(name: str, target: str) -> CompiledRun:
-    return compiled(RUNS[name] | {"target": target}, OPERATORS)
+ALONE, AFTER = "that pod alone comes back", "10 s, then 20, 40, 80, 160, 320, 600"
+WHOLE: Data = {"recovery": "whole-job"}
+SUPERVISED = ("ddp", "zero", "script", "further")
+
+
+def made(name: str, target: str, stated: Data | None = None) -> CompiledRun:
+    return compiled(RUNS[name] | {"target": target} | (stated or {}), OPERATORS)
 
 
 @pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
@@ -67,13 +72,23 @@ def made(name: str, target: str) -> CompiledRun:
 def test_no_job_that_ignores_failures_counts_them_for_all_of_its_pods(name: str, target: str) -> None:
     if target == "indexed-job" and name == "further":
         return  # a Job has no further roles
-    found = list(jobs([*made(name, target).manifests]))
+    run = made(name, target)
+    found = list(jobs([*run.manifests]))
     assert found
     for job in found:
         assert ("backoffLimit" in job) != ("backoffLimitPerIndex" in job)
         assert not ignores(job) or "backoffLimit" not in job
         if target != "indexed-job" and ignores(job):
-            assert (job["backoffLimitPerIndex"], job["maxFailedIndexes"]) == (0, 0)
+            limit = run.resolution.run.restarts if run.resolution.in_place else 0
+            assert (job["backoffLimitPerIndex"], job["maxFailedIndexes"]) == (limit, 0)
+
+
+@pytest.mark.parametrize("target", ["job-set", "train-job"])
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_a_set_whose_pods_leave_together_gives_no_index_a_retry(name: str, target: str) -> None:
+    found = [job for job in jobs([*made(name, target, WHOLE).manifests]) if ignores(job)]
+    assert found
+    assert {(job["backoffLimitPerIndex"], job["maxFailedIndexes"]) for job in found} == {(0, 0)}
 
 
 def test_the_jobs_of_a_launcher_and_its_workers_too() -> None:
@@ -100,7 +115,7 @@ def test_what_counts_fails_the_job_at_once_and_an_eviction_never(
     target: str, codes: list[tuple[int, bool]], expected: str | None
 ) -> None:
     """The JobSet starts again where its Job failed by its limit, and ends where it failed by its policy."""
-    (spec,) = jobs([*made("ddp", target).manifests])
+    (spec,) = jobs([*made("ddp", target, WHOLE).manifests])
     pods = {"completions": 4, "parallelism": 4, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
     status = JobStatus({"metadata": {"name": "a", "namespace": "b"}, "spec": {**spec, **pods}})
     container = "trainer" if target == "job-set" else "node"
@@ -116,19 +131,23 @@ def test_what_counts_fails_the_job_at_once_and_an_eviction_never(
 
 
 @pytest.mark.parametrize(
-    ("target", "name", "expected"),
+    ("target", "name", "stated", "expected"),
     [
-        ("indexed-job", "ddp", "all pods leave together and come back after 10 s, then 20, 40, 80, 160, 320, 600 s"),
-        ("job-set", "ddp", "all pods leave together and come back after 10 s, then 20, 40, 80, 160, 320, 600 s"),
-        ("train-job", "script", "all pods leave together and come back after 10 s, then 20, 40, 80, 160, 320, 600 s"),
-        ("indexed-job", "command", "that pod alone comes back after 10 s"),
-        ("job-set", "command", "all pods start again, about 2 s later"),
-        ("pytorch-job", "zero", "each pod that has ended comes back at once"),
-        ("job-set", "ends", ""),
+        ("indexed-job", "ddp", {}, f"{ALONE} after {AFTER} s where the same pod is lost again; the others stay"),
+        ("train-job", "script", {}, f"{ALONE} after {AFTER} s where the same pod is lost again; the others stay"),
+        ("pytorch-job", "zero", {}, f"{ALONE} at once; the others stay"),
+        ("indexed-job", "ddp", WHOLE, f"all pods leave together and come back after {AFTER} s"),
+        ("job-set", "ddp", WHOLE, f"all pods leave together and come back after {AFTER} s"),
+        ("train-job", "script", WHOLE, f"all pods leave together and come back after {AFTER} s"),
+        ("pytorch-job", "zero", WHOLE, "each pod that has ended comes back at once"),
+        ("indexed-job", "command", {}, f"{ALONE} after 10 s"),
+        ("job-set", "command", {}, "all pods start again, about 2 s later"),
+        ("job-set", "ends", {}, ""),
     ],
 )
-def test_the_plan_says_what_an_incident_costs(target: str, name: str, expected: str) -> None:
-    (row, *_) = [line.strip() for line in plan_lines(made(name, target)) if line.strip().startswith("lost pods")] or [""]
+def test_the_plan_says_what_an_incident_costs(target: str, name: str, stated: Data, expected: str) -> None:
+    rows = [line.strip() for line in plan_lines(made(name, target, stated)) if line.strip().startswith("lost pods")]
+    (row, *_) = rows or [""]
     assert row.removeprefix("lost pods").strip().startswith(expected)
     assert bool(row) == bool(expected)
 
@@ -146,7 +165,10 @@ def instead(kubernetes: str, run: Data, cluster: Data = OPERATORS) -> str:
 
 def test_an_old_cluster_is_told_what_it_has_and_what_an_incident_costs_there() -> None:
     fix = instead("1.31", RUNS["ddp"])
-    assert fix.startswith("use target pytorch-job (each pod that has ended comes back at once) or job-set (all pods leave")
+    assert fix.startswith(f"use target pytorch-job ({ALONE} at once; the others stay")
+    assert f"job-set ({ALONE} after {AFTER} s" in fix
+    whole = instead("1.31", RUNS["ddp"] | WHOLE)
+    assert whole.startswith("use target pytorch-job (each pod that has ended comes back at once) or job-set (all pods leave")
     assert fix.endswith("or upgrade the cluster to 1.33 or newer")
     older = instead("1.30", RUNS["ddp"])
     assert "pytorch-job" in older

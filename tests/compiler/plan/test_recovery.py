@@ -12,6 +12,7 @@ from tests.compiler.plan.test_incident import OPERATORS, jobs
 from tests.compiler.targets import on, profile_for
 
 from trainwright.compile import CompiledRun
+from trainwright.findings import Finding, Severity
 from trainwright.operators import operator
 from trainwright.operators.ending import ContainerEnd, Controller, JobEnd, PodEnd, Replace
 from trainwright.operators.operator import Around
@@ -57,10 +58,12 @@ def test_supervisors_are_told_how_often_and_how_long(target: str, work: Data) ->
 
 
 @pytest.mark.parametrize("target", KEPT)
-def test_a_whole_job_has_nothing_of_it(target: str) -> None:
-    whole, unsaid = (compiled(DDP | {"target": target} | said, OPERATORS) for said in ({"recovery": "whole-job"}, {}))
+def test_a_run_that_says_nothing_recovers_in_place_and_a_whole_job_has_nothing_of_it(target: str) -> None:
+    said: tuple[Data, ...] = ({"recovery": "whole-job"}, IN_PLACE, {})
+    whole, stated, unsaid = (compiled(DDP | {"target": target} | one, OPERATORS) for one in said)
+    assert unsaid.manifests == stated.manifests
+    assert told(unsaid) == (3, 900)
     assert told(whole) is None
-    assert whole.manifests == unsaid.manifests
     if target != "pytorch-job":
         assert ExitCode.RETRIES_SPENT not in codes(whole, "FailJob")
 
@@ -112,20 +115,50 @@ def test_one_pod_waits_for_nobody() -> None:
     assert "wait" not in lost_pods(made({"topology": {"nodes": 1}, "target": "indexed-job"}))
 
 
-@pytest.mark.parametrize(("run", "cluster", "why"), [
-    ({"topology": {"kind": "ddp", "nodes": 4, "mpi": "openmpi"}, "target": "mpi-job"}, OPERATORS, "an evicted worker stays"),
-    (on("volcano-job"), profile_for("volcano-job"), "a Volcano Job starts all of its pods again"),
-    ({"topology": {"elastic": {"min_nodes": 2, "max_nodes": 8}}, "target": "pytorch-job"}, OPERATORS, "an elastic run goes on"),
-    ({"target": "job-set"}, EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
-    ({"target": "indexed-job"}, KAI, "KAI evicts the other pods 1 min after one is lost"),
-    ({"target": "indexed-job", **QUEUED}, kueue(timeout="10m"), "Kueue suspends the whole run"),
+@pytest.mark.parametrize(("run", "cluster", "why", "stated"), [
+    ({"topology": {"kind": "ddp", "nodes": 4, "mpi": "openmpi"}, "target": "mpi-job"}, OPERATORS, "an evicted worker stays", ""),
+    (on("volcano-job"), profile_for("volcano-job"), "a Volcano Job starts all of its pods again", ""),
+    ({"topology": {"elastic": {"min_nodes": 2, "max_nodes": 8}}, "target": "pytorch-job"}, OPERATORS,
+     "an elastic run goes on", ""),
+    ({"target": "job-set"}, EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place",
+     "/operators/jobset/exclusive_placement"),
+    ({"target": "indexed-job"}, KAI, "KAI evicts the other pods 1 min after one is lost", "/scheduling/staleness_grace"),
+    ({"target": "indexed-job", **QUEUED}, kueue(timeout="10m"), "Kueue suspends the whole run",
+     "/kueue/wait_for_pods_ready/timeout"),
 ])  # fmt: skip
-def test_what_cannot_stay_is_a_whole_job_and_a_finding(run: Data, cluster: Data, why: str) -> None:
+def test_what_cannot_stay_is_a_whole_job_and_a_finding(run: Data, cluster: Data, why: str, stated: str) -> None:
+    """A run that says nothing hears of it, as a note, where the profile could state something else."""
     asked = DDP | run
-    (message,) = [finding.message for finding in findings(asked | IN_PLACE, cluster) if finding.code == "TW479"]
-    assert why in message
+    (warning,) = said_of_it(asked | IN_PLACE, cluster)
+    assert why in warning.message
+    assert warning.severity is Severity.WARNING
     assert told(compiled(asked | IN_PLACE, cluster)) is None
-    assert [finding for finding in findings(asked, cluster) if finding.code == "TW479"] == [], "nobody asked for it"
+    assert told(compiled(asked, cluster)) is None
+    notes = said_of_it(asked, cluster)
+    assert [note.severity for note in notes] == ([Severity.INFO] if stated else [])
+    assert all(why in note.message and stated in note.fix for note in notes)
+    assert said_of_it(asked | {"recovery": "whole-job"}, cluster) == []
+
+
+def said_of_it(run: Data, cluster: Data) -> list[Finding]:
+    return [finding for finding in findings(run, cluster) if finding.code == "TW479"]
+
+
+@pytest.mark.parametrize(("run", "cluster"), [
+    ({"target": "job-set"}, EXCLUSIVE), ({"target": "indexed-job"}, KAI),
+    ({"target": "indexed-job", **QUEUED}, kueue(timeout="10m")),
+])  # fmt: skip
+def test_nobody_evicts_others_of_one_pod(run: Data, cluster: Data) -> None:
+    one = {"topology": {"nodes": 1}} | run
+    assert told(compiled(one, cluster)) == (3, 900)
+    assert said_of_it(one, cluster) == []
+
+
+def test_the_operator_of_boosting_runs_replaces_one_pod() -> None:
+    """As of each kind that is its own (training-operator v1.9, pkg/controller.v1/common/pod.go, ReconcilePods)."""
+    boosting = compiled(on("xgboost-job"), profile_for("xgboost-job"))
+    assert told(boosting) == (3, 900)
+    assert lost_pods(boosting).startswith("that pod alone comes back at once")
 
 
 @pytest.mark.parametrize("cluster", [KAI, EXCLUSIVE])

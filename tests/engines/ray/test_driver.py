@@ -21,9 +21,10 @@ from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, TerminationMessage
-from trainwright_trainer.contract.layout import BIND_ENV, RAY_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
+COUNT = Path(__file__).with_name("count.py")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -62,7 +63,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
         output, message = tmp_path / f"driver-{number}.log", tmp_path / f"message-{number}.json"
         with output.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "trainwright_trainer", *RAY_COMMAND[1:]], stdin=subprocess.DEVNULL, stdout=file,
+                [sys.executable, "-m", "trainwright_trainer", "ray"], stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT,
                 env=os.environ | QUIET | cluster.environment() | {
                     SPEC_ENV: str(path), TERMINATION_PATH_ENV: str(message), BIND_ENV: "127.0.0.1",
@@ -135,6 +136,23 @@ def test_a_rank_that_is_killed_is_named(start: Start, tmp_path: Path) -> None:
     wait_until(lambda: not rank_processes(tmp_path), "no rank is left")
 
 
+def test_the_exit_code_of_a_script_s_rank_is_the_driver_s(start: Start, tmp_path: Path) -> None:
+    code = "import os, sys; sys.exit(14 if os.environ['RANK'] == '1' else 0)"
+    cause = start(script(tmp_path / "state", "-c", code, protocol=True)).ends_with(ExitCode.DIVERGED).cause
+    assert cause is not None
+    assert cause.rank == 1
+
+
+def test_a_script_s_rank_that_is_killed_is_named_and_what_it_saved_is_there(start: Start, tmp_path: Path) -> None:
+    driver = start(script(tmp_path / "state", str(COUNT)))
+    wait_until(lambda: bool(CheckpointStore(tmp_path / "state").records()), "a checkpoint", told=lambda: driver.text)
+    os.kill(rank_processes(tmp_path, COUNT)[1], signal.SIGKILL)
+    message = driver.ends_with(ExitCode.USER_FAILURE)
+    assert message.cause is not None
+    assert "rank 1 was killed by SIGKILL" in message.cause.message
+    assert message.committed_step
+
+
 def test_a_worker_of_ray_that_is_gone_is_a_lost_peer(start: Start, tmp_path: Path) -> None:
     driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
     driver.wait_for('"event": "step"')
@@ -163,8 +181,17 @@ def test_an_invalid_specification_starts_nothing(start: Start, tmp_path: Path) -
     assert "Traceback" not in driver.text
 
 
-def rank_processes(folder: Path) -> dict[int, int]:
-    """Rank -> process id, of the ranks whose specification lies in a folder."""
+def script(directory: Path, *words: str, protocol: bool = False) -> dict[str, Any]:
+    work = {
+        "kind": "script", "command": [sys.executable, *words], "protocol": protocol, "state_directory": str(directory),
+        "checkpoints": {"keep": 3, "resume": "auto"},
+    }
+    return specification(directory) | {"work": work}
+
+
+def rank_processes(folder: Path, program: Path | None = None) -> dict[int, int]:
+    """Rank -> process id, of the ranks whose specification lies in a folder: of our trainer, or of a script."""
+    started = [b"-m", b"trainwright_trainer.rank"] if program is None else [str(program).encode()]
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -172,7 +199,7 @@ def rank_processes(folder: Path) -> dict[int, int]:
         except OSError:  # it has ended meanwhile
             continue
         variables = dict(line.split(b"=", 1) for line in environment if b"=" in line)
-        if command[1:3] == [b"-m", b"trainwright_trainer.rank"] and str(folder).encode() in variables.get(SPEC_ENV.encode(), b""):
+        if command[1:1 + len(started)] == started and str(folder).encode() in variables.get(SPEC_ENV.encode(), b""):
             found[int(variables[b"RANK"])] = int(directory.name)
     return found
 

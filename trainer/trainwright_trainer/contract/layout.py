@@ -44,8 +44,6 @@ def brought_command(folder: str) -> tuple[str, ...]:
 
 RANK_COMMAND = ("python", "-m", "trainwright_trainer.rank")
 """One rank, where a launcher starts the ranks and not the supervisor."""
-RAY_COMMAND = ("trainwright-trainer", "ray")
-"""The driver of a run on a Ray cluster, which has Ray Train place and start the ranks."""
 
 RENDEZVOUS_PORT = 29500
 CONTROL_PORT = 29400

@@ -6,9 +6,10 @@ And what lies beside it for scripts, whose Python is another one.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from trainwright_trainer.contract.layout import HAND_FOLDER, brought_python
 
@@ -23,6 +24,16 @@ def interpreter() -> tuple[str, ...]:
 def brought() -> bool:
     """Whether this Python is one that a pod brought along, and so not the image's."""
     return os.path.exists(brought_python(sys.prefix)[0])
+
+
+def python_of_image(command: Sequence[str], inherited: Mapping[str, str]) -> str:
+    """A Python that has the libraries of a rank's command: this one, or where it was brought along, the command's own."""
+    if not brought():
+        return sys.executable
+    first = command[0]
+    if PurePosixPath(first).name.startswith("python"):
+        return first
+    return next((name for name in ("python3", "python") if shutil.which(name, path=inherited.get("PATH"))), "python3")
 
 
 def hand_path(inherited: Mapping[str, str]) -> dict[str, str]:

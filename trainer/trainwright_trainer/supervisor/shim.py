@@ -20,9 +20,14 @@ PR_SET_PDEATHSIG = 1
 
 def tied(command: "Sequence[str]") -> list[str]:
     """The command line of a child that runs ``command``, and is killed when this process ends."""
+    return [*started(), str(os.getpid()), *command]
+
+
+def started() -> list[str]:
+    """How this program is started, before the parent's process id and the command."""
     from trainwright_trainer.supervisor.interpreter import interpreter  # for the supervisor: the shim itself imports nothing
 
-    return [*interpreter(), "-I", "-S", __file__, str(os.getpid()), *command]
+    return [*interpreter(), "-I", "-S", __file__]
 
 
 def main(arguments: list[str]) -> None:

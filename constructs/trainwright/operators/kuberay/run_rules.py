@@ -13,7 +13,7 @@ from trainwright.operators.base import Rule
 from trainwright.operators.kuberay.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
 from trainwright.plan import Resolution
 from trainwright.rendezvous.ray import cluster_of
-from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
+from trainwright.run import CommandWorkload, RoleParts
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -23,12 +23,8 @@ _PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
 
 
 def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
+    """What Ray's driver can be: our supervisor, or a program that calls Ray itself."""
     work = context.run.workload
-    if isinstance(work, ScriptWorkload):
-        message = "the supervisor of a script starts its ranks, and in a Ray cluster Ray starts them"
-        fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
-        yield found("TW424", context.locate.run("/workload/kind"), message, fix)
     if isinstance(work, CommandWorkload) and work.args:
         message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
@@ -70,7 +66,7 @@ def ranks_stay_in_their_group(context: Context, resolution: Resolution) -> Itera
     for role in (one for one in resolution.binding.roles if one.further):
         offers = "GPUs" if context.run.roles[role.name].gpus else "CPUs" if not resolution.needs.gpus_per_node else None
         if offers:
-            message = f"Ray would start ranks of our trainer on the {offers} of role {role.name}, which has no specification"
+            message = f"Ray would start ranks on the {offers} of role {role.name}, which has no specification"
             fix = "remove gpus of the role" if offers == "GPUs" and resolution.needs.gpus_per_node else "remove the role"
             where = context.locate.run(f"/roles/{role.name}")
             yield found("TW458", where, message, f"{fix}; or write kind: command, with a program that says where its ranks go")
@@ -101,7 +97,7 @@ def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
             message = f"role {name} begins with {groups[name]} pods, and the autoscaler keeps it {counts}"
             yield found("TW329", where, message, "widen the bounds, or change the number of pods")
     if autoscaled and not isinstance(run.workload, CommandWorkload):
-        message = "the ranks of our trainer are as many as the plan says, so no worker can come or go"
+        message = "the ranks are as many as the plan says, so no worker can come or go"
         fix = "remove topology.autoscaling, or write kind: command with a program that scales itself"
         yield found("TW458", context.locate.run("/topology/autoscaling"), message, fix)
     if autoscaled and run.queue and context.cluster.kueue:
@@ -133,7 +129,7 @@ def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Fin
     """What the run says of ``ray start``, and what only a command's own cluster can be."""
     cluster, own = cluster_of(resolution.needs), isinstance(context.run.workload, CommandWorkload)
     if cluster.head_holds_ranks and not own:
-        message = "the ranks of our trainer are on Ray's workers, and the head has no specification for them"
+        message = "the ranks are on Ray's workers, and the head has no specification for them"
         fix = "remove topology.head_is_node, or write kind: command"
         yield found("TW458", context.locate.run("/topology/head_is_node"), message, fix)
     known = [role.name for role in resolution.binding.roles]
@@ -148,7 +144,7 @@ def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Fin
                 message = f"{name} is not the run's to set: {counted}"
                 yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it")
             elif (role, name) == (HEAD, "num-cpus") and not own:
-                message = "Ray would place ranks of our trainer on the head, which has no specification for them"
+                message = "Ray would place ranks on the head, which has no specification for them"
                 yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it, or write kind: command")
 
 

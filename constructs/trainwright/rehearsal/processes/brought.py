@@ -18,11 +18,11 @@ HAND = ("__init__.py", "run", "adapters")
 """Of our package, as in the image (trainer/images/collect_supervisor.py)."""
 
 
-def write_supervisor(folder: Path) -> None:
-    """Write it into a pod's volume, unless an earlier container of the pod has."""
+def write_supervisor(folder: Path) -> Path:
+    """Write it, unless an earlier container has; returns the folder."""
     hand = folder / HAND_FOLDER / "trainwright_trainer"
     if hand.exists():
-        return
+        return folder
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "own.pth").write_text("".join(f"{path}\n" for path in sys.path[1:]))  # the first is of whoever started this
@@ -30,3 +30,4 @@ def write_supervisor(folder: Path) -> None:
     hand.mkdir(parents=True)
     for part in HAND:
         (hand / part).symlink_to(str(files("trainwright_trainer") / part))
+    return folder

@@ -113,11 +113,14 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
         raise CannotWorkError(found.problems)
     folders = mounted_folders(pod.spec, container, found.values, setting.workspace.volumes(pod.name))
     if BROUGHT_FOLDER in folders and BROUGHT_FOLDER not in options.mounts:
-        write_supervisor(folders[BROUGHT_FOLDER])
+        folders[BROUGHT_FOLDER] = write_supervisor(setting.workspace.supervisor)
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
-    own = {TEMPORARY: temporary, container.termination_message_path: termination, **setting.store_folders}
+    own = {
+        TEMPORARY: temporary, container.termination_message_path: termination, BROUGHT_FOLDER: setting.workspace.supervisor,
+        **setting.store_folders,
+    }
     paths = PathRewriter({**own, **folders, **options.mounts})
     programs = _programs(pod, setting, lambda text: paths(setting.dns.rewrite(text)))
     paths = PathRewriter({**own, **folders, **options.mounts, **programs})

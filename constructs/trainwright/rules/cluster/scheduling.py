@@ -22,7 +22,7 @@ from trainwright.operators.kueue.releases import CLAIMS
 from trainwright.operators.quota import Offer, asked, beyond, offers
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
-from trainwright.plan.incident import delay, delayed, impatient, incident, loss_beyond
+from trainwright.plan.incident import delay, delayed, evicting, impatient, incident, loss_beyond, plan_recovery, takes_others
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.plan.stated import all_words
 from trainwright.units import counted
@@ -301,12 +301,19 @@ def impatience(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Pods that cannot stay, or that somebody would evict while they wait."""
-    planned = resolution.plan.recovery
-    if context.run.recovery != "in-place" or planned is None or planned.in_place:
+    planned, asked = resolution.plan.recovery, context.run.recovery
+    if asked == "whole-job" or planned is None or planned.in_place:
         return
-    message = f"the run says that it recovers in place, and all of its pods end with the first: {planned.why_not}"
-    fix = "write `recovery: whole-job`; or use a target whose pods stay, and a recovery_wait below others' patience"
-    yield found("TW479", context.locate.run("/recovery"), message, fix)
+    if asked:
+        message = f"the run says that it recovers in place, and all of its pods end with the first: {planned.why_not}"
+        fix = "write `recovery: whole-job`; or use a target whose pods stay, and a recovery_wait below others' patience"
+        yield found("TW479", context.locate.run("/recovery"), message, fix)
+    elif not takes_others(resolution.needs, resolution.binding):
+        in_the_way = evicting(context.run, context.cluster, resolution.needs, TARGETS[resolution.plan.target].operators)
+        stated = " and ".join(one.source.removeprefix("cluster:") for one in in_the_way)
+        message = f"all pods of the run end with the first, though its target would keep the others: {planned.why_not}"
+        fix = f"where the cluster leaves pods alone that wait {context.run.recovery_wait}, say so in {stated} of the profile; "
+        yield milder("TW479", context.locate.run("/recovery"), message, f"{fix}or write `recovery: whole-job`")
 
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -339,8 +346,9 @@ def targets(context: Context, resolution: Resolution, fit: Callable[[Binding], b
 
 def by_cost(resolution: Resolution, others: Mapping[str, Binding]) -> str:
     """Names of targets, each with what an eviction costs there; those come first whose pods come back without a delay."""
-    supervised = resolution.supervised
-    costs = {name: incident(binding, resolution.needs, supervised) for name, binding in others.items()}
+    run, needs, supervised = resolution.run, resolution.needs, resolution.supervised
+    planned = {name: plan_recovery(run, resolution.cluster, needs, others[name], TARGETS[name].operators) for name in others}
+    costs = {name: incident(others[name], needs, supervised, planned[name]) for name in others}
     order = sorted(others, key=lambda name: (others[name].recovery.keeps_evicted, delayed(others[name], supervised)))
     return " or ".join(f"{name} ({costs[name]})" if costs[name] else name for name in order)
 

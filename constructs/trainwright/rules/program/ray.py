@@ -84,7 +84,7 @@ def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What Ray fetches when the driver starts, and what the driver is told in plain text."""
     stated = _stated(resolution)
     if stated and not isinstance(context.run.workload, CommandWorkload):
-        message = "the image has all that our trainer needs, and runtime_env would change it at run time"
+        message = "ranks are programs of the image, and runtime_env would change at run time what they find"
         yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
     for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
         message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"

@@ -27,7 +27,7 @@ def is_somewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     if resolution.plan.supervisor or not may_bring(run, cluster, needs):
         return
-    if why := kept_out(run, cluster, needs, resolution.binding):
+    if why := kept_out(cluster, resolution.binding):
         fix = "put trainwright-trainer into the image (docs/images.md), and write supervisor: image"
         if resolution.binding.runtime:
             fix += "; or supervisor.mounted: true in the profile, if its nodes do execute it"

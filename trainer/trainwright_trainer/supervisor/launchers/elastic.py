@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
 import subprocess
-import sys
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -21,7 +18,7 @@ from trainwright_trainer.contract.spec import ElasticRendezvous, RunSpec, Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.run.link import LINK_FD_ENV, MEETING_ENV
 from trainwright_trainer.supervisor import shim
-from trainwright_trainer.supervisor.interpreter import brought, hand_path
+from trainwright_trainer.supervisor.interpreter import hand_path, python_of_image
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, Setting, local_launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
@@ -231,7 +228,7 @@ class ElasticRole:
             MEETING_ENV: json.dumps(_parameters(self._setting.spec, self._rendezvous, address, hosts_store=self._hosts_store)),
         }
         self._program = subprocess.Popen(
-            shim.tied((_with_torch(self._setting), "-m", PROGRAM)),
+            shim.tied((python_of_image(self._setting.rank_command, self._setting.environ), "-m", PROGRAM)),
             env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
         )
         theirs.close()
@@ -294,17 +291,6 @@ class ElasticRole:
             return False
         self._restarts += 1
         return self._restarts <= self._rendezvous.max_restarts
-
-
-def _with_torch(setting: Setting) -> str:
-    """A Python that has torch: this one, or where it was brought along, the script's own."""
-    if not brought():
-        return sys.executable
-    first = setting.rank_command[0]
-    if PurePosixPath(first).name.startswith("python"):
-        return first
-    path = setting.environ.get("PATH")
-    return next((name for name in ("python3", "python") if shutil.which(name, path=path)), "python3")
 
 
 def _parameters(spec: RunSpec, rendezvous: ElasticRendezvous, address: str, *, hosts_store: bool) -> dict[str, str | int]:

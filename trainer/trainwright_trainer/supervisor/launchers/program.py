@@ -76,6 +76,8 @@ class LauncherProgram:
     """What a person changes where it numbers ranks in another order."""
     rendezvous_env: Mapping[str, str] = field(default_factory=dict)
     """Where torch's ranks meet, if that is known before they are placed; else the launcher tells them."""
+    own_env: Mapping[str, str] = field(default_factory=dict)
+    """What the program itself needs beside the pod's variables."""
     causes: Mapping[int, tuple[ExitCode, str]] = field(default_factory=dict)
     """Exit status -> what it means, in a run of which no rank began."""
 
@@ -125,7 +127,7 @@ class RemoteLauncher:
             self._ranks.append(rank)
         self._process = subprocess.Popen(
             shim.tied(self._program.command),
-            env={**self._setting.environ, DIAL_ENV: self._listener.address, LAST_ENV: ""},
+            env={**self._setting.environ, **self._program.own_env, DIAL_ENV: self._listener.address, LAST_ENV: ""},
             stdin=subprocess.DEVNULL, start_new_session=True,
         )
         get_log().info("launcher_started", pid=self._process.pid, ranks=len(self._ranks))
