@@ -239,6 +239,8 @@ class Recovery(NamedTuple):
     """Whether a pod that is replaced for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
     disruption_rule: bool = False
     """Whether a rule of the object says what the eviction of a pod does to the run."""
+    may_end: bool = False
+    """Without such a rule: whether pods stay away that fail or are evicted, where a run says so and has no restarts."""
     delays: Literal["none", "ignored", "all"] = "none"
     """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
     returns: str = ""

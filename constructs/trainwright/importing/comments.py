@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from trainwright.findings.locate import at
+from trainwright.findings.locate import at, tokens
 from trainwright.importing.words import Data
 from trainwright.validate.manifests import Manifest
 from trainwright.variables.secret import has_secret
@@ -97,9 +97,43 @@ def remarks(manifest: Manifest, text: str, data: Data, sources: Mapping[str, str
             continue
         pointer = min(about, key=len) if comment.alone else max(about, key=len)
         here = "" if comment.alone and line == first else _in_run(pointer, data, sources)
-        if here is not None:
-            found[here] = (*found.get(here, ()), *comment.lines)
+        said, known = _of_use(comment.lines, pointer), found.get(here or "", ())
+        if here is not None and known[-len(said) :] != said:
+            found[here] = (*known, *said)
     return found
+
+
+def _of_use(lines: tuple[str, ...], pointer: str) -> tuple[str, ...]:
+    """What says something of the run: without fields that are commented out, commands for the original's objects, and what only
+    says which field of Kubernetes stands there. Depth is the original's too.
+    """
+    said = [line for line in lines if not (_FIELD.fullmatch(line) or _COMMAND.search(line))]
+    while said and not said[-1].strip():
+        said.pop()
+    whole = " ".join(said)
+    if _OF_A_FIELD.match(whole) or not set(_WORD.findall(whole.lower())) - _STRUCTURE or _speaks_of(pointer, whole):
+        return ()
+    depth = min(len(line) - len(line.lstrip()) for line in said if line.strip())
+    framed = any(line.startswith("#") for line in said)
+    return tuple(said) if framed else tuple(f" {line[depth:]}".rstrip() for line in said)
+
+
+_FIELD = re.compile(r"""\s*(- )*[a-z][A-Za-z./-]*:(\s+["']?[^\s"'{}]+["']?)?\s*""")
+_COMMAND = re.compile(r"\bkubectl (apply|create|get|describe|logs|delete|exec|port-forward)\b")
+_OF_A_FIELD = re.compile(r"\s*[A-Za-z]+ (specifies|describes|defines|represents) ")
+_WORD = re.compile(r"[a-z]+")
+_STRUCTURE = frozenset({
+    "a", "an", "all", "and", "container", "containers", "for", "group", "head", "in", "job", "launcher", "master", "of", "pod",
+    "pods", "ray", "replica", "replicas", "section", "spec", "specification", "template", "templates", "the", "this", "type",
+    "typed", "volume", "volumes", "worker", "workers",
+})  # fmt: skip
+"""Words of which a comment says nothing that the keys of a run do not say."""
+
+
+def _speaks_of(pointer: str, text: str) -> bool:
+    """Whether a comment names the field that it stands at, which is one that runs do not have."""
+    key = tokens(pointer)[-1:]
+    return bool(key and re.search("[a-z][A-Z]", key[0]) and re.search(rf"\b{re.escape(key[0])}\b", text))
 
 
 def _about(lines: list[str], comment: Comment, before: list[int], after: int) -> int:

@@ -115,7 +115,7 @@ def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
 def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
     spec, number = mapping(part.template, "/spec"), main_of(part)
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
-        if not (name and "affinity" in patch and name in repr(patch)):  # it speaks of pods that are called otherwise here
+        if not (name and "affinity" in patch and _names(patch, name)):  # it speaks of pods that are called otherwise here
             yield patch
     mounted = mounted_volumes(spec)
     for _, volume in items(spec, "/volumes"):
@@ -126,6 +126,15 @@ def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
     theirs["env"] = [dict(one) for _, one in items(main, "/env") if "resourceFieldRef" in mapping(one, "/valueFrom")]
     for patch in _differences(theirs, ours):
         yield {"containers": [{"name": ours["name"], **patch}]}
+
+
+def _names(node: Any, name: str) -> bool:
+    """Whether a value is called after an object; keys are no names."""
+    if isinstance(node, Mapping):
+        return any(_names(one, name) for key, one in node.items() if key != "key")
+    if isinstance(node, list):
+        return any(_names(one, name) for one in node)
+    return isinstance(node, str) and name in node
 
 
 def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:

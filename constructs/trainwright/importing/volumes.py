@@ -9,6 +9,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.importing.words import Words
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.units import Bytes, UnitError
 
 Tree = Mapping[str, Any]
 
@@ -23,7 +24,7 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
         if volume is None or (path == SCRATCH and volume.get("emptyDir") == {} and read_only):
             continue  # the plan has scratch there beside a root that is read-only
         if path == SHARED_MEMORY:
-            if size := text(volume, "/emptyDir/sizeLimit"):
+            if size := _shared_memory(mapping(volume, "/emptyDir"), text(container, "/resources/limits/memory")):
                 words.say("/resources/shared_memory", size, source)
             continue
         if path in RESERVED_PATHS:
@@ -35,6 +36,16 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
         said = mount_of(volume, mount)
         if said is not None:
             words.say(f"/mounts/{escape(path)}", said, source)
+
+
+def _shared_memory(stated: Tree, limit: str) -> str:
+    """As stated. Without a size a pod may fill its whole memory, and is killed then: that is half of it here, as by default."""
+    if text(stated, "/sizeLimit") or text(stated, "/medium") != "Memory":
+        return text(stated, "/sizeLimit")
+    try:
+        return str(Bytes(Bytes.parse(limit).bytes // 2)) if limit else ""
+    except UnitError:
+        return ""
 
 
 def mount_of(volume: Tree, mount: Tree) -> dict[str, Any] | None:

@@ -65,7 +65,7 @@ class _Writer:
     def _entry(self, start: str, value: Any, pointer: str, indent: int) -> Iterator[str]:
         """A key or the sign of an item, and its value on the same line or below."""
         if isinstance(value, dict | list) and value:
-            flow = None if self._speaks_within(pointer) else self.flow(value)
+            flow = None if self._speaks_within(pointer) or _depth(value) > _DEEPEST else self.flow(value)
             if flow is not None and len(start) + 1 + len(flow) <= WIDTH:
                 yield f"{start} {flow}"
             elif flow is not None and isinstance(value, list) and _is_terse(value):
@@ -106,6 +106,17 @@ class _Writer:
         if isinstance(value, str):
             return None if _block(value) is not None else scalar(value, in_flow=True)
         return flow_scalar(value)
+
+
+_DEEPEST = 2
+"""Mappings within each other that a line may have."""
+
+
+def _depth(value: Any) -> int:
+    """How many mappings with keys are within each other."""
+    if isinstance(value, list):
+        return max(map(_depth, value), default=0)
+    return 1 + max(map(_depth, value.values())) if isinstance(value, dict) and value else 0
 
 
 def _first_line(start: str, lines: list[str], indent: int) -> Iterator[str]:

@@ -125,7 +125,9 @@ deadline: 1d
 pod_labels: {app: small-model}
 labels: {team: language}
 overrides:
-  pod: {master: {dnsConfig: {searches: [example.com]}}, worker: {dnsConfig: {searches: [example.com]}}}
+  pod:
+    master: {dnsConfig: {searches: [example.com]}}
+    worker: {dnsConfig: {searches: [example.com]}}
 """
 
 JOB = f"""\

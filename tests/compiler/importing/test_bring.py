@@ -514,3 +514,41 @@ def test_a_claim_that_a_job_set_makes_becomes_one_of_the_namespace(tmp_path: Pat
     run = assert_whole(made.replace("ACTION", "FailJobSet"), tmp_path)
     assert run.run["mounts"] == {"/scratch": {"claim": "shared"}}
     assert str(run.compiled.cluster.namespaces["default"].claims["shared"].size) == "3Gi"
+
+
+SHARED_MEMORY = """
+apiVersion: ray.io/v1
+kind: RayJob
+metadata: {name: shares}
+spec:
+  entrypoint: python a.py
+  rayClusterSpec:
+    headGroupSpec: {rayStartParams: {}, template: {spec: &pod {
+      containers: [{name: ray, image: 'rayproject/ray:2.52.0', resources: {limits: {cpu: 1, memory: 4Gi}},
+                    volumeMounts: [{name: dshm, mountPath: /dev/shm}]}],
+      volumes: [{name: dshm, emptyDir: {medium: Memory}}]}}}
+    workerGroupSpecs:
+    - {groupName: w, replicas: 2, rayStartParams: {}, template: {spec: *pod}}
+"""
+
+
+def test_shared_memory_without_a_size_is_half_of_the_memory(tmp_path: Path) -> None:
+    run = assert_whole(SHARED_MEMORY, tmp_path)
+    assert run.run["resources"]["shared_memory"] == "2Gi"
+    assert run.run["roles"]["head"]["resources"]["shared_memory"] == "2Gi"
+
+
+def test_pods_that_never_come_back_end_the_run() -> None:
+    run = only("""
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: once}
+spec:
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: Never
+      template: {spec: {containers: [{name: tensorflow, image: 'tf:2', command: [python, t.py]}]}}
+""")
+    assert (run.run["restarts"], run.run["on_disruption"]) == (0, "fail")
+    assert run.compiled.manifests[0]["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "Never"

@@ -107,10 +107,15 @@ def test_an_eviction_ends_a_run_that_says_so(target: str, work: Data) -> None:
         assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
 
 
-def test_other_controllers_cannot_end_it() -> None:
+def test_other_controllers_end_it_only_where_nothing_comes_back() -> None:
     operator = {"operators": {"training-operator": {"version": "1.9", "restricted_containers": True}}}
     (finding,) = findings({"target": "pytorch-job", "on_disruption": "fail"}, operator)
-    assert (finding.code, finding.fix) == ("TW456", "use target indexed-job; or remove on_disruption")
+    fix = "add `restarts: 0`, so that no pod comes back; or use target indexed-job; or remove on_disruption"
+    assert (finding.code, finding.fix) == ("TW456", fix)
+    work = {"target": "pytorch-job", "on_disruption": "fail", "restarts": 0}
+    job: Any = the(compiled(work, operator), "PyTorchJob")["spec"]
+    assert {one["restartPolicy"] for one in job["pytorchReplicaSpecs"].values()} == {"Never"}
+    assert job["runPolicy"]["backoffLimit"] == 0
 
 
 CODES: Data = {**command("torchrun", "train.py"), "exit_codes": [

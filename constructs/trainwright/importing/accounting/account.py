@@ -115,6 +115,8 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
         return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     if side.is_of_the_server(leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
+    if leaf.value is None:
+        return said(Fate.LEFT_OUT, why="a null is as good as nothing: the API server drops it", listed=True)
     if side.number is None:
         return _of_an_object(said, side, ours)
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:
@@ -132,8 +134,8 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
 
 def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Verdict:
     """Of a leaf where ours has nothing."""
-    if leaf.value in (None, [], {}) and leaf.value is not False:
-        return said(Fate.LEFT_OUT, why="it is empty, and says nothing")
+    if leaf.value in ([], {}):
+        return said(Fate.LEFT_OUT, why="it is empty, and says nothing", listed=True)
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
     if (file := ours.file(number, leaf)) is not None:

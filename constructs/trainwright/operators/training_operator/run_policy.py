@@ -22,7 +22,7 @@ GROUP = "kubeflow.org"
 RESERVED_LABELS = ("training.kubeflow.org/",)
 
 RECOVERY = Recovery(
-    counts_init_failures=False, counts_new_pods=False, returns="each pod that has ended comes back at once"
+    counts_init_failures=False, counts_new_pods=False, may_end=True, returns="each pod that has ended comes back at once"
 )
 """Restarts are counted in pods that run, and one whose init container fails does not. Under ``ExitCode`` the operator looks for
 the code of the main container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go and job.go). Nor does a pod
@@ -160,6 +160,8 @@ def backoff_limit(resolution: Resolution) -> Why:
 
 def restart_policy(resolution: Resolution, role: Role) -> Why:
     """By the supervisor's exit codes where it is there; a command's own codes mean nothing to the operator."""
+    if resolution.run.restarts == 0 and resolution.run.on_disruption == "fail":
+        return Why("Never", "run:/on_disruption", "no pod comes back: one that fails or is evicted ends the run")
     if resolution.processes[role.name].supervised:
         reason = "codes up to 127 would fail again and end the run; from 128 on the pod is replaced"
         return Why("ExitCode", "trainwright", reason)

@@ -42,6 +42,9 @@ def _life(manifest: Mapping[str, Any], parts: Collection[Part], most: int = 0) -
         pods = max(sum(one.pods for one in parts), most, 1)
         supervised = all(is_supervisor(at(one.template, "/spec/containers/0/command")) for one in parts)
         words["/restarts"] = (0 if limit <= 0 else limit if supervised else max(1, (limit - 1) // pods), there)
+    policies = [f"{one.pointer.removesuffix('/template')}/restartPolicy" for one in parts]
+    if policies and all(text(manifest, place) == "Never" for place in policies):  # the first failure ends it, whatever the limit
+        words |= {"/restarts": (0, policies[0]), "/on_disruption": ("fail", policies[0])}
     return words | dict(queue(manifest))
 
 

@@ -318,10 +318,11 @@ def recovery(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
-    run = context.run
-    if resolution.binding.recovery.disruption_rule:
+    run, recovery = context.run, resolution.binding.recovery
+    if recovery.disruption_rule:
         return
-    asked = {"/on_disruption": run.on_disruption == "fail", "/exit_codes": bool(run.exit_codes)}
+    ends = recovery.may_end and run.restarts == 0
+    asked = {"/on_disruption": run.on_disruption == "fail" and not ends, "/exit_codes": bool(run.exit_codes)}
     asked |= {f"/roles/{name}/exit_codes": bool(parts.exit_codes) for name, parts in run.roles.items()}
     for pointer in (pointer for pointer, stated in asked.items() if stated):
         key = pointer.rpartition("/")[2]
@@ -329,6 +330,8 @@ def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"the controller of a {resolution.plan.target_title} has no rule for {what}, so {said} would do nothing"
         others = targets(context, resolution, lambda binding: binding.recovery.disruption_rule)
         fix = f"use target {' or '.join(others)}; or remove {key}" if others else f"remove {key}"
+        if key == "on_disruption" and recovery.may_end:
+            fix = f"add `restarts: 0`, so that no pod comes back; or {fix}"
         yield found("TW456", context.locate.run(pointer), message, fix)
 
 
