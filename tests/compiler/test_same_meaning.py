@@ -39,7 +39,7 @@ CLUSTER = read_yaml(ROOT / "charts" / "clusters" / f"{RUN['cluster']}.yaml").dat
     "operators": {name: operator | BROUGHT for name, operator in GANGS["operators"].items()},
 }
 WORKS: dict[str, Data] = {
-    "trainer": {},
+    "trainer": {"recovery": "whole-job"},  # Volcano knows no other
     "torchrun": {  # the same pods with somebody's own program in them, which reads what the controllers set
         "workload": {"kind": "command", "command": ["torchrun", "/app/train.py"]},
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
