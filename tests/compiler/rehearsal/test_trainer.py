@@ -141,19 +141,19 @@ def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_path: Path) -> None:
-    """A lost pod brings all pods back; a signal ends them in order; the next rehearsal takes it from there."""
+    """A lost pod comes back alone; a signal ends all in order; the next rehearsal takes it from there."""
     file = DIGITS
     with Rehearsal(file, tmp_path / "w", tmp_path / "first.log") as first:
         first.until("step 100 is committed")
         for pid in pod_processes(tmp_path / "w", 1):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        first.until("(PeerLost")
+        first.until("is lost: its connection ended")
         first.until("step 200 is committed")
         first.process.send_signal(signal.SIGTERM)
         assert first.finish() == 143
     assert "node 1 gets a new pod in 2 s, in a cluster 10 s (failure 1)" in first.text
-    assert "node 0 gets a new pod in 2 s, in a cluster 10 s (not counted, Ignore rule at index 2)" in first.text
+    assert "node 0 gets a new pod" not in first.text
     committed = int(first.text.rpartition("Step ")[2].split()[0])
     assert committed >= 200
     assert f"Step {committed} is committed: rehearse again to resume from it." in first.text
@@ -177,8 +177,8 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
     recorder, found = Recorder(), objects_in(LLAMA)
     mounts = {"/data/pretraining": token_files(tmp_path)}
-    outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=300.0, mounts=mounts)
-    assert outcome.status == "Complete"
+    outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=500.0, mounts=mounts)
+    assert outcome.status == "Complete", outcome.message
     assert outcome.training.last_loss is not None
     assert outcome.training.first_loss is not None
     assert outcome.training.last_loss < outcome.training.first_loss
