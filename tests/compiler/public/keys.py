@@ -95,7 +95,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "pytorch-job"),
         Key("nprocPerNode: '4'", "topology: {gpus_per_node: 4}", "pytorch-job"),
         Key("trainer: {numNodes: 3}", "topology: {nodes: 3}", "train-job"),
-        Key("failurePolicy: {maxRestarts: 5}", "restarts: 5", "job-set"),
+        Key("failurePolicy: {maxRestarts: 5}", "{restarts: 5, recovery: whole-job}", "job-set"),
     ),
 }  # fmt: skip
 """Part of a manifest -> its keys, in the order of a manifest."""
