@@ -97,8 +97,11 @@ def remarks(manifest: Manifest, text: str, data: Data, sources: Mapping[str, str
             continue
         pointer = min(about, key=len) if comment.alone else max(about, key=len)
         here = "" if comment.alone and line == first else _in_run(pointer, data, sources)
-        said, known = _of_use(comment.lines, pointer), found.get(here or "", ())
-        if here is not None and known[-len(said) :] != said:
+        said = _of_use(comment.lines, pointer)
+        if here is None or not said:
+            continue
+        known = found.get(here, ())
+        if known[-len(said) :] != said:
             found[here] = (*known, *said)
     return found
 

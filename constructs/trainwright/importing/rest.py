@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings import CompileError
+from trainwright.importing.accounting.pairing import leaves
 from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.pods import main_of
@@ -128,13 +129,9 @@ def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
         yield {"containers": [{"name": ours["name"], **patch}]}
 
 
-def _names(node: Any, name: str) -> bool:
-    """Whether a value is called after an object; keys are no names."""
-    if isinstance(node, Mapping):
-        return any(_names(one, name) for key, one in node.items() if key != "key")
-    if isinstance(node, list):
-        return any(_names(one, name) for one in node)
-    return isinstance(node, str) and name in node
+def _names(patch: Data, name: str) -> bool:
+    """Whether a value is called after an object; keys of labels are no names."""
+    return any(isinstance(leaf.value, str) and name in leaf.value for leaf in leaves(patch) if leaf.place[-1:] != ("key",))
 
 
 def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:

@@ -33,9 +33,10 @@ OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOC
 HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 """The mpirun of MPICH and Intel MPI."""
 SRUN = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
+LAUNCHERS = (TORCH, OPEN_MPI, HYDRA, SRUN)
+
 NO_RAY, NO_CLUSTER, NO_NODES = 3, 4, 5
 """Exit statuses of :mod:`ray_workers`: its Python has no Ray; no cluster answered; its nodes did not come in time."""
-LAUNCHERS = (TORCH, OPEN_MPI, HYDRA, SRUN)
 
 
 def world(environment: Mapping[str, str]) -> World:
