@@ -13,12 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.engines.processes import BIN, ROOT
 from tests.processes import PATIENCE_SECONDS
 from tests.served import served_by
 
+from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
 
@@ -29,6 +31,7 @@ SCRAPE_SECONDS = 0.05
 STEPS = 3
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
 """A step that was logged: for machines, or under mpirun, which gives its ranks a terminal, for people."""
+E = TypeVar("E")
 SMALLER = """
 import sys
 from pathlib import Path
@@ -66,6 +69,11 @@ class Rehearsal:
     def mount(self, path: str, folder: Path) -> Path:
         self._mounts[path] = folder
         return folder
+
+    def events(self, kind: type[E]) -> list[E]:
+        """Of the ledger beside the checkpoints, in order; none before there is one."""
+        ledgers = (Ledger(path.parent) for path in self.workspace.rglob("attempts.jsonl"))
+        return [event for ledger in ledgers for event in ledger.events() if isinstance(event, kind)]
 
     @property
     def work(self) -> Training:

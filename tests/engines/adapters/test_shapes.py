@@ -25,7 +25,6 @@ from tests.engines.rehearsed import PROJECT, Rehearsal
 from tests.processes import wait_until
 from tests.served import SUPERVISED
 
-from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.ledger import AttemptStarted
 
@@ -143,8 +142,7 @@ class Played:
 
     def starts(self) -> list[int | None]:
         """The steps that attempts began from, by the ledger."""
-        ledgers = (Ledger(path.parent) for path in self.run.workspace.rglob("attempts.jsonl"))
-        return [event.committed_step for ledger in ledgers for event in ledger.events() if isinstance(event, AttemptStarted)]
+        return [event.committed_step for event in self.run.events(AttemptStarted)]
 
     def send(self, number: signal.Signals, variable: str, word: str = "") -> None:
         """A signal to the one process of this run that leads a session, has that variable, and that word in its command."""

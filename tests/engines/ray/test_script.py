@@ -20,7 +20,6 @@ from tests.engines.rehearsed import PROJECT, Rehearsal
 from tests.processes import wait_until
 from tests.served import SUPERVISED
 
-from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
@@ -81,15 +80,11 @@ class Played:
         wait_until(self.committed, "a checkpoint", told=self.told)
         [driver] = self.drivers()
         os.kill(driver, signal.SIGTERM)
-        wait_until(lambda: len(self.of(AttemptEnded)) == 1, "its end", told=self.told)
+        wait_until(lambda: len(self.run.events(AttemptEnded)) == 1, "its end", told=self.told)
         (self.run.workspace / "claims" / "checkpoints" / "go").touch()
 
     def committed(self) -> bool:
         return any(self.run.workspace.rglob("commits/step-*.json"))
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        ledgers = (Ledger(path.parent) for path in self.run.workspace.rglob("attempts.jsonl"))
-        return [event for ledger in ledgers for event in ledger.events() if isinstance(event, kind)]
 
     def drivers(self) -> Iterator[int]:
         """Process ids of the supervisor that Ray's job server has started."""
@@ -107,10 +102,10 @@ class Played:
 def test_told_to_end_it_saves_and_goes_on_in_the_next_cluster(tmp_path: Path, image: Path) -> None:
     play = Played(rehearsal(tmp_path, image))
     assert play.run.follow(meanwhile=play.interrupt) == 0, play.told()
-    first, last = play.of(AttemptEnded)
+    first, last = play.run.events(AttemptEnded)
     assert (first.code, last.code) == (ExitCode.PREEMPTED_SAVED, ExitCode.DONE)
     assert f"exit code {ExitCode.PREEMPTED_SAVED:d}" in play.run.output, "of Ray's job, in the status of the RayJob"
-    assert [event.committed_step for event in play.of(AttemptStarted)] == [None, first.committed_step]
+    assert [event.committed_step for event in play.run.events(AttemptStarted)] == [None, first.committed_step]
     assert play.told().count(f"begins at step {first.committed_step}") >= RANKS
     assert {*SUPERVISED, "trainwright_step", "trainwright_loss", "trainwright_committed_step"} <= play.run.scraped
     [result] = (play.run.workspace / "claims").rglob("result")
