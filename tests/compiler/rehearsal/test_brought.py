@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,19 @@ RUN: dict[str, Any] = {
 }
 OPERATORS = {"mpi-operator": {"version": "0.8.0"}, "training-operator": {"version": "1.9.4"}}
 SAVES = """
+import sys
 from trainwright_trainer import run
 run.step(1, loss=0.5)
 (run.checkpoints.draft() / f"rank-{run.world.rank}").write_text("saved")
 run.checkpoints.commit(1)
-print("rank", run.world.rank, "of", run.world.size, "by", run.__file__, flush=True)
+sys.stdout.write(f"rank {run.world.rank} of {run.world.size} by {run.__file__}\\n")
 """
 TELLS = """
-import os
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
+import os, sys
+sys.stdout.write(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n")
 """
+SAID = re.compile(r"rank \d of \d.*")
+"""A line in one write, since ranks share mpirun's terminal; what mpirun says itself may stand before it."""
 
 
 def printed(tmp_path: Path, program: str, **run: Any) -> list[str]:
@@ -46,7 +50,9 @@ def printed(tmp_path: Path, program: str, **run: Any) -> list[str]:
     compiled = compile_run(validate_data(Run, asked, None, {}), load_cluster(tmp_path / "laptop.yaml"))
     outcome, recorder = play(list(compiled.manifests), tmp_path / "w", programs=make_image(tmp_path / "image") / "bin")
     assert outcome.status == "Complete", f"{outcome.message}\n{recorder.lines}"
-    return sorted(line for _, line in recorder.lines if line.startswith("rank "))
+    said = sorted(found[0] for _, line in recorder.lines if (found := SAID.search(line)))
+    assert said, recorder.lines
+    return said
 
 
 @needs("mpirun", "ssh", "ssh-keygen", "sshd")

@@ -65,7 +65,7 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert "2 instead of 4" in text
     assert 'world.device "cuda" -> "cpu"' in text
     assert "work.model.num_hidden_layers 22 -> 2" in text
-    assert "work.data.sequence_length 2048 -> 128" in text
+    assert "work.data.sequence_length 2048 -> 15" in text
 
 
 @pytest.mark.parametrize(("path", "nodes", "size"), [
@@ -85,7 +85,7 @@ def test_a_piece_of_the_token_files_will_do() -> None:
     found = scaled(objects_in(LLAMA))
     spec = spec_of(found)
     assert isinstance(spec.work, Training)
-    assert spec.work.data == TokenFiles(path="/data/pretraining", sequence_length=128, vocabulary=32000, held_out=0.001)
+    assert spec.work.data == TokenFiles(path="/data/pretraining", sequence_length=15, vocabulary=32000, held_out=0.001)
     assert spec.work.model.model_dump()["vocab_size"] == 32000
     assert "work.data.samples 10260711 -> unset" in " ".join(map(str, found.differences))
 
