@@ -19,7 +19,7 @@ from trainwright_trainer.commands.app import app
 from trainwright_trainer.commands.verify_resume import trial
 from trainwright_trainer.commands.verify_resume.trial import Killed, ObservedAttempt, Trial, draw_moments
 from trainwright_trainer.contract import Training
-from trainwright_trainer.rank.specification import read_specification
+from trainwright_trainer.contract.spec_file import read_specification
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ONE_RANK = ("--processes", "1", "--resume-processes", "1")

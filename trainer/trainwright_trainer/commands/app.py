@@ -30,8 +30,8 @@ from trainwright_trainer.commands.options import (
     write_json,
 )
 from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.contract.spec_file import read_specification, specification_path
 from trainwright_trainer.rank.ending import leave
-from trainwright_trainer.rank.specification import read_specification, specification_path
 from trainwright_trainer.supervisor.supervise import supervise as run_supervisor
 
 

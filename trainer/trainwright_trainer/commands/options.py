@@ -20,7 +20,7 @@ from trainwright_trainer.commands.local import PodFailedError
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import InvalidRunError, PodError, RankError, own_code
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
-from trainwright_trainer.rank.specification import Specification, read_specification, specification_path
+from trainwright_trainer.contract.spec_file import Specification, read_specification, specification_path
 
 USUAL_PLACE = f"{SPEC_DIRECTORY}/{SPEC_FILE}"
 _TOLD_TO_END = 128

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 
+from trainwright_trainer.contract.spec_file import read_specification, specification_path
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe.log import configure, get_log
 from trainwright_trainer.rank import __main__ as rank
 from trainwright_trainer.rank.place import place_from
-from trainwright_trainer.rank.specification import read_specification, specification_path
 
 ENGINES = ("ddp", "fsdp2")
 """Those that import nothing which looks at a GPU."""

@@ -32,10 +32,10 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.contract.limits import limits
 from trainwright_trainer.contract.spec import MPIRendezvous, RunSpec, TrackerRendezvous, World
+from trainwright_trainer.contract.spec_file import read_specification, specification_path
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.specification import read_specification, specification_path
 from trainwright_trainer.supervisor import signals
 from trainwright_trainer.supervisor.launchers.elastic import ElasticRole
 from trainwright_trainer.supervisor.launchers.mpi import mpi_role

@@ -12,12 +12,12 @@ from typing import NoReturn
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.spec_file import read_specification, specification_path
 from trainwright_trainer.observe.log import configure
 from trainwright_trainer.rank.ending import attempt, leave
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place, place_from
-from trainwright_trainer.rank.specification import read_specification, specification_path
 from trainwright_trainer.training.loop import Loop
 
 

@@ -19,7 +19,7 @@ from trainwright.project.load import Project, load_sources
 from trainwright_trainer.commands.plan.plan import plan
 from trainwright_trainer.contract.estimate.computation import MemoryPart
 from trainwright_trainer.contract.layout import SPEC_FILE
-from trainwright_trainer.rank.specification import read_specification
+from trainwright_trainer.contract.spec_file import read_specification
 
 MODEL = {
     "architecture": "llama", "vocab_size": 32000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,

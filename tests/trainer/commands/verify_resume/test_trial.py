@@ -14,7 +14,7 @@ from trainwright_trainer.commands.verify_resume.trial import Moment, Trial, draw
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.rank.specification import read_specification
+from trainwright_trainer.contract.spec_file import read_specification
 
 STEP = '{"event": "step", "step": %d, "loss": 1.0, "ts": "2026-01-01T00:00:0%d+00:00"}'
 SAID = "\n".join([STEP % (3, 0), STEP % (4, 1), '{"event": "checkpoint_committed"}'])

@@ -27,8 +27,8 @@ from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec, World
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.ledger import AttemptStarted
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.launchers.mpi import Host, launcher_command, mpi_role, read_hosts, ssh_port
 from trainwright_trainer.supervisor.launchers.remote_rank import mpi_numbers
 from trainwright_trainer.supervisor.pod.launcher import Setting

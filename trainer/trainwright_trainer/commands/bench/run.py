@@ -20,9 +20,9 @@ from trainwright_trainer.commands.local.world import short_run, witnessed_traini
 from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFiles
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, ViT
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.rank.place import available_cpus
-from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.training.witness import WITNESS_ENV, StepTime, read_account
 
 FORMULA = "6 x (N - E) + 12 x layers x hidden x length"

@@ -11,10 +11,10 @@ from trainwright_trainer.checkpoint import CommitRecord
 from trainwright_trainer.checkpoint.record import INITIAL_WEIGHTS
 from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.contract.failures import InvalidRunError, PodError
+from trainwright_trainer.contract.spec_file import read_specification
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.model.weights import CONFIG_FILE
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.specification import read_specification
 
 _OF_TEXTS = "generation_config.json"
 _KEPT = (

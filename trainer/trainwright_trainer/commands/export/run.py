@@ -25,12 +25,12 @@ from trainwright_trainer.checkpoint.record import Trained
 from trainwright_trainer.checkpoint.storage import make_directory, replace_file, storage_errors, sync_directory
 from trainwright_trainer.commands.export.origin import initial_weights_of, save_configuration
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
+from trainwright_trainer.contract.spec_file import read_specification
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.engine import deepspeed_files, sharded_state, whole_state
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import skeleton
 from trainwright_trainer.model.weights import INDEX_FILE, SINGLE_FILE
-from trainwright_trainer.rank.specification import read_specification
 from trainwright_trainer.tensorflow.names import torch_axes, torch_name
 
 KERAS_MARK = "/"

@@ -30,9 +30,9 @@ from trainwright_trainer.commands.verify_resume.comparison import (
 from trainwright_trainer.commands.verify_resume.trial import Killed, ObservedAttempt, Trial, draw_moments
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import divisors, refit
-from trainwright_trainer.rank.specification import Specification
 
 LEAST_STEPS = 6
 """A first commit, some steps until the kill, and some to compare after it."""

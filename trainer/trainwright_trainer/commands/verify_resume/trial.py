@@ -18,8 +18,8 @@ from trainwright_trainer.commands.local import LocalPod, local_run
 from trainwright_trainer.commands.local.pod import Event
 from trainwright_trainer.commands.local.world import short_run
 from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.training.witness import WITNESS_ENV, StepSamples, read_account
 
 

@@ -18,13 +18,13 @@ from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV
 from trainwright_trainer.contract.spec import RunSpec, Script, World
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, FromRankMessage, PhaseChanged
 from trainwright_trainer.rank.place import available_cpus
-from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
 from trainwright_trainer.supervisor.interpreter import hand_path
 from trainwright_trainer.supervisor.place import PodPlace

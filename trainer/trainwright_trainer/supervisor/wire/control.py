@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.contract.spec_file import Specification
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import software
-from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
 from trainwright_trainer.supervisor.place import ControlAddress, PodPlace
 from trainwright_trainer.supervisor.wire.messages import (

@@ -13,7 +13,7 @@ from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.rank.specification import read_specification, specification_path
+from trainwright_trainer.contract.spec_file import read_specification, specification_path
 
 
 @pytest.fixture
