@@ -36,6 +36,8 @@ LONGEST_MESSAGE = 200
 """Characters of a termination message that are shown."""
 ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception|Interrupt)\b|(?i:fatal|error)\b).*")
 """A line of a log in which a program says why it failed."""
+BOX_EDGES, BOX_SIDE = ("╭", "╰", "┌", "└"), "│┃ "
+"""Of the box around an error of a command line that typer or rich made."""
 MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "evaluated", "stopped"})
 """Events of rank 0 that are shown as lines of their own."""
 
@@ -332,7 +334,8 @@ def _own_words(container: ContainerEnd, log: Path) -> str:
     message = termination_message(container)
     if message is not None:
         return f"{message.reason}{': ' + message.cause.message if message.cause else ''}"[:LONGEST_MESSAGE]
-    lines = [line.strip() for line in (container.message or _read(log)).splitlines() if any(map(str.isalpha, line))]
+    said = map(str.strip, (container.message or _read(log)).splitlines())
+    lines = [line.strip(BOX_SIDE) for line in said if any(map(str.isalpha, line)) and not line.startswith(BOX_EDGES)]
     errors = (found[0] for line in lines if (found := ERROR.search(line)))
     return next(errors, lines[-1] if lines else "nothing")[:LONGEST_MESSAGE]
 

@@ -17,7 +17,7 @@ from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
 from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, OBJECT_STORE_BYTES
 from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.stated.environment import container_environment, find_program
-from trainwright.rehearsal.stated.kinds import Container
+from trainwright.rehearsal.stated.kinds import Container, PodSpec
 from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, with_containers
 from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
@@ -118,6 +118,8 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
         yield Difference("hooks", "what a container does after its start and before SIGTERM (lifecycle) is not played")
     if any(spec.scheduling_gates for spec in specs):
         yield Difference("gates", "no pod waits for its scheduling gates to be lifted")
+    if assumed := ", ".join(dict.fromkeys(name for spec in specs for name in _assumed(spec, objects))):
+        yield Difference("taken as there", f"{assumed}: no file here says so, and a cluster that lacks one starts no pod")
     for name in dict.fromkeys(spec.runtime_class_name for spec in specs if spec.runtime_class_name):
         yield Difference("runtime", f"RuntimeClass {name} is not used")
     if any(spec.resource_claims for spec in specs):
@@ -126,6 +128,17 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
         yield Difference("host network", "each pod has an address of its own, as if each were on a node of its own")
     for left_out in objects.left_out:
         yield Difference("left out", left_out)
+
+
+def _assumed(spec: PodSpec, objects: Objects) -> Iterator[str]:
+    """Objects that the platform brings, by the names that a pod has for them."""
+    here = {(one["kind"], one["metadata"]["name"]) for one in objects.around.objects if "name" in (one.get("metadata") or {})}
+    named = [
+        ("ServiceAccount", spec.service_account_name), ("PriorityClass", spec.priority_class_name),
+        *(("Secret", str(one.get("name"))) for one in spec.image_pull_secrets),
+    ]  # fmt: skip
+    always = {"", "default", "system-cluster-critical", "system-node-critical"}
+    yield from (f"{kind} {name}" for kind, name in named if name not in always and (kind, name) not in here)
 
 
 def _variables(setting: Setting) -> Iterator[Difference]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.networks import NETWORK
+
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.observer import Event
@@ -132,7 +134,7 @@ class Recorder(Observer):
 
 
 def options(**changes: Any) -> Options:
-    return Options(**{"pace": 0.005, "timeout_seconds": 90.0, **changes})
+    return Options(**{"pace": 0.005, "timeout_seconds": 90.0, "network": NETWORK, **changes})
 
 
 def play(

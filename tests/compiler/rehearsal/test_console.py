@@ -130,6 +130,13 @@ def test_a_failure_is_told_in_the_words_of_the_program_that_failed_first(tmp_pat
     assert re.search(r"it said +ModuleNotFoundError: No module named 'no_such_library'\n", text)
 
 
+def test_a_command_line_s_error_is_told_without_its_box(tmp_path: Path) -> None:
+    found = manifests("", command=["trainwright-trainer", "supervize"])
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    _, text = run(found, tmp_path)
+    assert re.search(r"it said +No such command 'supervize'\. Did you mean 'supervise'\?\n", text)
+
+
 def test_who_lost_a_peer_is_not_the_first_to_fail() -> None:
     def end(pod: str, code: ExitCode) -> PodEnd:
         message = TerminationMessage(reason=EXIT_CODES[code].reason, code=code, run="r", identity="r-1", attempt="1")

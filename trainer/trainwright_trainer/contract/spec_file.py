@@ -42,6 +42,11 @@ def read_specification(path: Path) -> Specification:
         data = path.read_bytes()
     except OSError as error:
         raise _invalid(f"cannot read {path}: {error.strerror}; mount the run's ConfigMap there, or set {SPEC_ENV}") from None
+    return Specification(path.absolute(), hashlib.sha256(data).hexdigest(), parse_specification(data, path))
+
+
+def parse_specification(data: bytes, path: str | Path) -> RunSpec:
+    """What a file says. Raises as :func:`read_specification` does."""
     try:
         document: object = from_json(data)
     except ValueError as error:
@@ -54,10 +59,9 @@ def read_specification(path: Path) -> Specification:
             "use an image whose trainer knows that version"
         )
     try:
-        spec = RunSpec.model_validate_json(data)
+        return RunSpec.model_validate_json(data)
     except ValidationError as error:
         raise _invalid(f"{path}: {'; '.join(_problems(error, document))}") from None
-    return Specification(path.absolute(), hashlib.sha256(data).hexdigest(), spec)
 
 
 def _invalid(message: str) -> PodError:

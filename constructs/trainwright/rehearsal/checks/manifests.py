@@ -17,8 +17,10 @@ from trainwright.rehearsal.stated.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.stated.pod import Pod, create_pod
 from trainwright.rehearsal.stated.volumes import check_volumes, rendered_files
 from trainwright_trainer.contract import Script
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import MPIRendezvous
+from trainwright_trainer.contract.spec_file import parse_specification
 
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
 """Endings of the names of variables whose whole value is a host, with or without a port."""
@@ -80,7 +82,7 @@ def _check_names(container: Container, environment: Environment, dns: ClusterDns
 def _check_mounted_file(
     objects: Objects, container: Container, environment: Environment, pod: Pod, where: str
 ) -> Iterator[Blocker]:
-    """A specification whose path lies in a mounted ConfigMap that has no such key: the supervisor would not find it."""
+    """A specification that the supervisor would not find in a mounted ConfigMap, or would refuse."""
     path = environment.values.get(SPEC_ENV)
     if path is None:
         return
@@ -94,6 +96,12 @@ def _check_mounted_file(
         if not problems and inside not in files:
             yield Blocker(f"{where}, env {SPEC_ENV}", f"{path} would be missing: ConfigMap {volume.config_map.name}, mounted at "
                           f"{mount.mount_path}, has no key {inside}", f"its keys are {', '.join(files) or 'none'}")
+        elif not problems:
+            try:
+                parse_specification(files[inside].text.encode(), inside)
+            except PodError as error:
+                yield Blocker(f"ConfigMap {volume.config_map.name}", f"the trainer would refuse it, {error}",
+                              "correct the key, or render the run again: trainwright synth")
         return
     yield Blocker(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted in a folder above {path}", "mount the run's ConfigMap")
 

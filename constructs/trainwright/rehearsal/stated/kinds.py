@@ -264,6 +264,8 @@ class PodSpec(Kind):
     dns_config: DnsConfig = DnsConfig()
     security_context: Mapping[str, Any] = {}
     service_account_name: str = "default"
+    priority_class_name: str = ""
+    image_pull_secrets: Sequence[Mapping[str, Any]] = ()
     termination_grace_period_seconds: Number = 30
     host_network: bool = False
     host_ipc: bool = Field(default=False, alias="hostIPC")
