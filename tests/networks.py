@@ -1,4 +1,4 @@
-"""What the pods of rehearsals are connected by: ``REHEARSAL_NETWORK=loopback`` plays all of the tests on addresses of this machine."""
+"""What connects the pods of the tests' rehearsals: ``REHEARSAL_NETWORK=loopback`` plays them all on addresses of this machine."""
 
 from __future__ import annotations
 
