@@ -39,7 +39,6 @@ PROCESSES_TOLD = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 _CONNECT = frozenset({"nc", "ncat", "netcat", "curl", "wget", "telnet"})
 _FOREGROUND = re.compile(r"-\w*[Dd]\w*")
 """Of sshd."""
-_LOCAL_DASHBOARD = re.compile(r"--dashboard-host[= ](localhost|127\.0\.0\.1|::1)\b")
 _LASTING = frozenset({"infinity", "inf"})
 _SERVERS = frozenset({"yes", "redis-server", "etcd", "memcached", "watch"})
 """Programs that stay in the foreground, whatever their options usually are."""
@@ -65,8 +64,6 @@ def check_agreements(objects: Objects, specification: Specification | None) -> I
             where = objects.place(slot, container)
             yield from _check_sub_paths(slot, container, objects, where)
             yield from _check_sshd(slot.spec, container, where)
-        if slot.spec.starts_ray:
-            yield from _check_dashboard(slot, objects)
         yield from _check_awaited(slot, objects)
         for container in slot.spec.init_containers:
             if not container.is_sidecar and (why := _never_ends(container)):
@@ -218,14 +215,6 @@ def _check_sshd(spec: PodSpec, container: Container, where: str) -> Iterator[Blo
         if home == "/root":
             yield Blocker(f"{where}, mount {mount.mount_path}", f"user {user or 'of the image'} looks for keys in his own home, "
                           "and may not read root's", "write the sshAuthMountPath of that user, such as /home/mpiuser/.ssh")
-
-
-def _check_dashboard(slot: Slot, objects: Objects) -> Iterator[Blocker]:
-    """Of a head of Ray, through which the submitter hands the job in, and KubeRay asks how it is."""
-    for container in slot.spec.containers:
-        if found := _LOCAL_DASHBOARD.search(" ".join((*container.command, *container.args))):
-            message = f"Ray's dashboard listens on {found[1]}, where neither the submitter nor KubeRay reaches it"
-            yield Blocker(objects.place(slot, container), message, "write dashboard-host: 0.0.0.0")
 
 
 def _check_awaited(slot: Slot, objects: Objects) -> Iterator[Blocker]:
