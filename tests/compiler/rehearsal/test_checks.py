@@ -211,8 +211,9 @@ def test_manifests_of_another_shape(edit: Edit, reason: str) -> None:
     assert reason in str(refused.value)
 
 
-def test_an_invalid_specification_is_left_to_the_supervisor() -> None:
-    assert not broken(run_json(lambda document: document.update(surprise=1)))
+def test_a_key_that_the_trainer_does_not_know() -> None:
+    [said] = broken(run_json(lambda document: document["work"].update(sead=1)))
+    assert "the trainer would refuse it, run.json: work.sead is not a known key; did you mean seed?" in said
 
 
 @pytest.mark.parametrize("missing", ["torch", "transformers"])

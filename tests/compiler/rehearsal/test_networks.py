@@ -154,7 +154,8 @@ for step in range(1, 13):
 @pytest.mark.parametrize(("patience", "codes"), [(1.0, {202}), (60.0, set[int]())])
 def test_a_pod_that_is_cut_off(patience: float, codes: set[int], tmp_path: Path) -> None:
     found = manifests(TOGETHER, pods=2, args=[NAME, str(patience)])
-    outcome, _ = play(found, tmp_path / "w", faults=(("partition", "node-1@4"),), parted_seconds=30.0 if codes else 0.5)
+    seconds = 30.0 if codes else 0.5
+    outcome, _ = play(found, tmp_path / "w", faults=(("partition", "node-1@4"),), parted_seconds=seconds, network="own")
     said = as_document(outcome)
     [made] = said["faults"]
     assert said["status"] == "Complete"

@@ -200,12 +200,3 @@ def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_
     assert made["steps_lost"] == made["step"] - made["resumed_from"]
     assert verdict["undisturbed"]["equal"]
     assert verdict["undisturbed"]["compared_steps"] == 40
-
-
-def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:
-    manifests = objects_in(DIGITS)
-    manifests[0]["data"]["run.json"] = manifests[0]["data"]["run.json"].replace('"seed"', '"sead"')
-    outcome, _ = play(manifests, tmp_path / "w")
-    assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")
-    assert "failed with exit code 10 matching FailJob rule at index 0" in outcome.message
-    assert "did you mean seed?" in outcome.pods[0].containers[0].message

@@ -1,24 +1,30 @@
-"""A script of one rank, with the supervisor's library, and torch's collectives between the ranks."""
+"""A loop as Ray Train's own guide writes it, whose functions are the adapter's, with torch's collectives between the ranks."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from trainwright_trainer import run
+from trainwright_trainer.adapters import ray_train as train
 
 STEPS = 100
+RESULT = f"{STEPS} sums, of {3 * STEPS * (STEPS + 1) / 2:g} together"
+"""Of two ranks, however often they were interrupted."""
 
 
 def main() -> None:
     dist.init_process_group("gloo")
-    rank, found = run.world.rank, run.checkpoints.newest()
-    sums: list[float] = json.loads((found.path / f"rank-{rank}.json").read_text()) if found else []
+    rank, found = train.get_context().get_world_rank(), train.get_checkpoint()
+    sums: list[float] = []
+    if found is not None:
+        with found.as_directory() as folder:
+            sums = json.loads(Path(folder, "sums.json").read_text())
     print(f"rank {rank} begins at step {len(sums)}", flush=True)
     for step in range(len(sums) + 1, STEPS + 1):
         total = torch.tensor(float(step * (rank + 1)))
@@ -26,15 +32,13 @@ def main() -> None:
         sums.append(total.item())
         if not Path(os.environ.get("GO", "/nowhere")).exists():
             time.sleep(0.1)
-        run.step(step, loss=1 / step, samples=step)
-        stop = run.should_stop()
-        if stop or step % 5 == 0:
-            (run.checkpoints.draft() / f"rank-{rank}.json").write_text(json.dumps(sums))
-            run.checkpoints.commit(step)
-        if stop:
-            run.stopped()
-    if rank == 0:
-        Path(os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"], "result").write_text(json.dumps(sums))
+        checkpoint = None
+        if rank == 0:
+            folder = tempfile.mkdtemp()
+            Path(folder, "sums.json").write_text(json.dumps(sums))
+            checkpoint = train.Checkpoint.from_directory(folder)
+        train.report({"loss": 1 / step}, checkpoint=checkpoint if train.should_stop() or step % 5 == 0 else None)
+    print(f"rank {rank} ends with {len(sums)} sums, of {sum(sums):g} together", flush=True)
     dist.destroy_process_group()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.engines.processes import QUIET
 from tests.engines.ray.conftest import Cluster
+from tests.engines.ray.count import RESULT
 from tests.processes import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
@@ -143,7 +144,7 @@ def test_the_exit_code_of_a_script_s_rank_is_the_driver_s(start: Start, tmp_path
     assert cause.rank == 1
 
 
-def test_a_script_s_rank_that_is_killed_is_named_and_what_it_saved_is_there(start: Start, tmp_path: Path) -> None:
+def test_a_script_s_rank_that_is_killed_is_named_and_the_next_goes_on_from_what_it_saved(start: Start, tmp_path: Path) -> None:
     driver = start(script(tmp_path / "state", str(COUNT)))
     wait_until(lambda: bool(CheckpointStore(tmp_path / "state").records()), "a checkpoint", told=lambda: driver.text)
     os.kill(rank_processes(tmp_path, COUNT)[1], signal.SIGKILL)
@@ -151,6 +152,10 @@ def test_a_script_s_rank_that_is_killed_is_named_and_what_it_saved_is_there(star
     assert message.cause is not None
     assert "rank 1 was killed by SIGKILL" in message.cause.message
     assert message.committed_step
+    again = start(script(tmp_path / "state", str(COUNT)))
+    again.ends_with(ExitCode.DONE)
+    assert f"begins at step {message.committed_step}" in again.text
+    assert RESULT in again.text
 
 
 def test_a_worker_of_ray_that_is_gone_is_a_lost_peer(start: Start, tmp_path: Path) -> None:

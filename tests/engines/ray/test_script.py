@@ -1,4 +1,7 @@
-"""A script on a Ray cluster whose image has Ray and torch and nothing of ours: head and workers bring the supervisor along."""
+"""A script on a Ray cluster whose image has Ray and torch and nothing of ours: head and workers bring the supervisor along.
+
+Its loop is one of Ray Train's, with the adapter's functions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Any
 import pytest
 from tests.bare_image import make_image
 from tests.engines.processes import ROOT
-from tests.engines.ray.count import STEPS
+from tests.engines.ray.count import RESULT
 from tests.engines.rehearsed import PROJECT, Rehearsal
 from tests.processes import wait_until
 from tests.served import SUPERVISED
@@ -23,7 +26,7 @@ from tests.served import SUPERVISED
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SCRIPT = Path(__file__).with_name("count.py")
 COMPILE = """
 import json, sys, yaml
@@ -101,12 +104,11 @@ class Played:
 @pytest.mark.rehearsal
 def test_told_to_end_it_saves_and_goes_on_in_the_next_cluster(tmp_path: Path, image: Path) -> None:
     play = Played(rehearsal(tmp_path, image))
-    assert play.run.follow(meanwhile=play.interrupt) == 0, play.told()
+    assert play.run.follow("--timeout=560", meanwhile=play.interrupt) == 0, play.told()
     first, last = play.run.events(AttemptEnded)
     assert (first.code, last.code) == (ExitCode.PREEMPTED_SAVED, ExitCode.DONE)
     assert f"exit code {ExitCode.PREEMPTED_SAVED:d}" in play.run.output, "of Ray's job, in the status of the RayJob"
     assert [event.committed_step for event in play.run.events(AttemptStarted)] == [None, first.committed_step]
     assert play.told().count(f"begins at step {first.committed_step}") >= RANKS
     assert {*SUPERVISED, "trainwright_step", "trainwright_loss", "trainwright_committed_step"} <= play.run.scraped
-    [result] = (play.run.workspace / "claims").rglob("result")
-    assert json.loads(result.read_text()) == [3 * step for step in range(1, STEPS + 1)], "as without an interruption"
+    assert play.told().count(RESULT) >= RANKS, "as without an interruption"
