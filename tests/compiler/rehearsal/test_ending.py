@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, play
+from tests.networks import NETWORK
 from tests.processes import is_running
 
 from trainwright.operators.ending import IndexDone, Replace
@@ -42,7 +43,8 @@ import json, sys
 from pathlib import Path
 from trainwright.rehearsal import Options, rehearse
 from tests.compiler.rehearsal.stage import Recorder
-sys.exit(rehearse(json.loads(sys.argv[1]), Path(sys.argv[2]), Options(), Recorder()).exit_code)
+options = Options(network=sys.argv[3] or None)
+sys.exit(rehearse(json.loads(sys.argv[1]), Path(sys.argv[2]), options, Recorder()).exit_code)
 """
 
 ONCE = """
@@ -75,9 +77,9 @@ def until(condition: object, what: str) -> None:
 
 
 @contextmanager
-def rehearsing(found: list[Manifest], workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
+def rehearsing(found: list[Manifest], workspace: Path, network: str | None = NETWORK) -> Iterator[subprocess.Popen[bytes]]:
     """A rehearsal in a process of its own, whose pods write ``/data/running`` when they do."""
-    command = [sys.executable, "-c", REHEARSE, json.dumps(found), str(workspace)]
+    command = [sys.executable, "-c", REHEARSE, json.dumps(found), str(workspace), network or ""]
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(root)}) as process:
         try:
@@ -233,8 +235,9 @@ def test_a_second_signal_does_not_wait_for_the_grace_period(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_rehearsal_that_is_killed_takes_every_process_along(tmp_path: Path) -> None:
-    with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w") as process:
+@pytest.mark.parametrize("network", [None, "loopback"])
+def test_a_rehearsal_that_is_killed_takes_every_process_along(network: str | None, tmp_path: Path) -> None:
+    with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w", network) as process:
         found = pids(tmp_path / "w")
         assert all(map(is_running, found))
         process.kill()

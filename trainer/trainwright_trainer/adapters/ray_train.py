@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,9 +88,8 @@ def report(metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> 
 
 
 def _on_some_rank(here: bool) -> bool:
-    from torch import distributed
-
-    if run.world.size == 1 or not distributed.is_initialized():
+    distributed = sys.modules.get("torch.distributed")  # a loop without torch has none to ask by
+    if run.world.size == 1 or distributed is None or not distributed.is_initialized():
         return here
     answers: list[bool] = [False] * run.world.size
     distributed.all_gather_object(answers, here)
