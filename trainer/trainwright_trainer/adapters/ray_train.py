@@ -59,7 +59,7 @@ def get_checkpoint() -> Checkpoint | None:
 def should_stop() -> bool:
     """Whether the run is told to end, so that the next report is the last and needs a checkpoint. Ray Train has nothing like it.
 
-    Call it on all ranks, once before each report, or never: then the run ends at a report that may have none.
+    Call it on all ranks, at most once before a report: where nobody asked, the run may end at one without a checkpoint.
     """
     _Reports.last = run.should_stop()
     return _Reports.last
@@ -83,7 +83,8 @@ def report(metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> 
             with checkpoint.as_directory() as files:
                 shutil.copytree(files, folder, dirs_exist_ok=True)
         run.checkpoints.commit()
-    if run.should_stop() if _Reports.last is None else _Reports.last:
+    last, _Reports.last = run.should_stop() if _Reports.last is None else _Reports.last, None
+    if last:
         run.stopped(saved=saves)
 
 
