@@ -1,4 +1,4 @@
-"""Scripts in an image without our package: what their pods bring along is played, under mpirun and in an elastic run too."""
+"""Scripts in an image without our package: what their pods bring along is played, under mpirun, in a TFJob and elastic too."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ TELLS = """
 import os, sys
 sys.stdout.write(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n")
 """
+MEETS = """
+import json, os, pathlib, sys, time
+from trainwright_trainer import run
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+sys.stdout.write(f"rank {run.world.rank} of {run.world.size} is {task['type']} {task['index']}\\n")
+sys.stdout.flush()
+pathlib.Path("/checkpoints", f"met-{run.world.rank}").touch()
+while len(list(pathlib.Path("/checkpoints").glob("met-*"))) < run.world.size:  # a TFJob is done with its first worker
+    time.sleep(0.02)
+"""
 SAID = re.compile(r"rank \d of \d.*")
 """A line in one write, since ranks share mpirun's terminal; what mpirun says itself may stand before it."""
 
@@ -62,6 +72,13 @@ def test_ranks_that_mpirun_starts_on_workers_have_their_hand(tmp_path: Path) -> 
     assert [line.partition(" by ")[0] for line in said] == ["rank 0 of 2", "rank 1 of 2"]
     assert all("/lib/hand/trainwright_trainer/run/" in line for line in said)
     assert list((tmp_path / "w/claims").rglob("commits/step-1.*.json"))
+
+
+def test_the_tasks_of_a_tf_job_have_their_hand(tmp_path: Path) -> None:
+    tasks, work = {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 0}, {**RUN["workload"], "config": {"depth": 2}}
+    own = {"by": "own", "lineage": "probe"}
+    said = printed(tmp_path, MEETS, target="tf-job", topology=tasks, workload=work, checkpoints=own)
+    assert said == ["rank 0 of 2 is worker 0", "rank 1 of 2 is worker 1"]
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch has the rendezvous")
