@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.engines.processes import BIN, ROOT
-from tests.networks import NETWORK
 from tests.processes import PATIENCE_SECONDS
 from tests.served import served_by
 
@@ -29,8 +28,6 @@ PROJECT = Path(os.environ.get("TRAINWRIGHT_BIN", ROOT / ".venv" / "bin"))
 """Programs of the environment with the compiler; an engine's own has none."""
 SCRAPE_SECONDS = 0.05
 """A rank takes longer to end than that."""
-CONNECTED = NETWORK or "loopback"
-"""Networks of the pods' own cannot be reached from here, and their metrics are not asked for."""
 STEPS = 3
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
 """A step that was logged: for machines, or under mpirun, which gives its ranks a terminal, for people."""
@@ -96,7 +93,7 @@ class Rehearsal:
         if specs := list(self._folder.glob("w/pods/*/files/*/*/run.json")):
             spec = RunSpec.model_validate(json.loads(specs[0].read_text()))
             self._assert_trained(spec)
-            assert CONNECTED == "own" or self.scraped == served_by(spec), f"{sorted(self.scraped ^ served_by(spec))}\n{self.logs}"
+            assert self.scraped == served_by(spec), f"{sorted(self.scraped ^ served_by(spec))}\n{self.logs}"
 
     def follow(self, *options: str, meanwhile: Callable[[], object] = bool) -> int:
         """Until it ends; returns its exit code.
@@ -127,8 +124,8 @@ class Rehearsal:
         mounts = [f"--mount={path}={folder}" for path, folder in self._mounts.items()]
         words = [PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self.workspace}", f"--python={self._image}"]
         return subprocess.Popen(
-            [*map(str, words), f"--steps={STEPS}", "--timeout=280", f"--network={CONNECTED}", *mounts, *options],
-            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            [*map(str, words), f"--steps={STEPS}", "--timeout=280", "--network=loopback", *mounts, *options], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def _assert_trained(self, spec: RunSpec) -> None:
@@ -141,7 +138,7 @@ class Rehearsal:
 
     def _scrape(self, over: threading.Event) -> None:
         """Ask all pods for their metrics again and again, as Prometheus does, only more often: of pods on loopback addresses."""
-        while self._port and CONNECTED != "own" and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
+        while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in list(self._addresses):
                 page = f"http://{address}:{self._port}/metrics"
                 with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=1) as answer:

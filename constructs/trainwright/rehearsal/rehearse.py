@@ -172,7 +172,7 @@ def _checked(manifests: Sequence[Mapping[str, Any]], foundation: Sequence[Mappin
     """Check the manifests before they are scaled down, so that what is checked is what the cluster gets."""
     objects, _ = leave_out_containers(find_objects(manifests, foundation), options)
     specification = find_specification(objects.config_maps)
-    if problems := list(check_objects(objects, specification, options)):
+    if problems := list(dict.fromkeys(check_objects(objects, specification, options))):
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
     objects, left_out = leave_out_containers(scaled.objects, options)

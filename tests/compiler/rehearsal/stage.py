@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from tests.networks import NETWORK
 
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
@@ -25,6 +24,9 @@ COMMAND = DIST / "h100-ib" / "training" / "runs" / "torchrun-command.k8s.yaml"
 Manifest = dict[str, Any]
 JOB = "probe-a1b2c3d4"
 PORT = 9400
+NETWORK: Any = os.environ.get("REHEARSAL_NETWORK")
+"""``own`` or ``loopback``, where a test is not about one; None for their own where this machine lets pods have them."""
+
 
 def manifests(program: str, pods: int = 1, **container: Any) -> list[Manifest]:
     """ConfigMap, Service and Job of a run whose pods run ``program``, a Python script that the ConfigMap carries."""

@@ -227,3 +227,13 @@ def test_nothing_waits_and_a_folder_stands_for_the_data(tmp_path: Path) -> None:
     assert recorder.said(0) == ["my own digits"]
     said = "data: is not fetched here, and no pod waits for it: name a folder for the path with --mount PATH=FOLDER"
     assert said in list(stated(recorder))
+
+
+def test_what_only_the_cluster_can_have_is_taken_as_there(tmp_path: Path) -> None:
+    found = manifests("")
+    named = {"serviceAccountName": "trainer", "priorityClassName": "high", "imagePullSecrets": [{"name": "pull"}]}
+    of_kind(found, "Job")["spec"]["template"]["spec"].update(named)
+    found.append({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull", "namespace": "training"}})
+    _, recorder = play(found, tmp_path / "w")
+    [said] = [text for text in stated(recorder) if text.startswith("taken as there: ")]
+    assert said.startswith("taken as there: ServiceAccount trainer, PriorityClass high: no file here says so")

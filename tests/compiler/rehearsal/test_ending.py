@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, play
-from tests.networks import NETWORK
+from tests.compiler.rehearsal.stage import JOB, NETWORK, PORT, Manifest, manifests, of_kind, play
 from tests.processes import is_running
 
 from trainwright.operators.ending import IndexDone, Replace

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Recorder, play, stated
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Recorder, edit_specification, play, stated
 from tests.served import served_by
 from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
@@ -200,3 +200,12 @@ def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_
     assert made["steps_lost"] == made["step"] - made["resumed_from"]
     assert verdict["undisturbed"]["equal"]
     assert verdict["undisturbed"]["compared_steps"] == 40
+
+
+def test_a_run_that_cannot_be_built_fails_the_job_with_its_code(tmp_path: Path) -> None:
+    manifests = objects_in(DIGITS)
+    edit_specification(manifests, lambda document: document["work"].update(initial_weights="/checkpoints/none"))
+    outcome, _ = play(manifests, tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")
+    assert "failed with exit code 10 matching FailJob rule at index 0" in outcome.message
+    assert "initial_weights" in outcome.pods[0].containers[0].message

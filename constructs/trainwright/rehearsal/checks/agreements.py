@@ -39,6 +39,10 @@ PROCESSES_TOLD = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 _CONNECT = frozenset({"nc", "ncat", "netcat", "curl", "wget", "telnet"})
 _FOREGROUND = re.compile(r"-\w*[Dd]\w*")
 """Of sshd."""
+_LOCAL_DASHBOARD = re.compile(r"--dashboard-host[= ](localhost|127\.0\.0\.1|::1)\b")
+_HEAD_ADDRESS = re.compile(r"--address[= ]([^\s:]+)")
+_RAY_GPUS = re.compile(r"--num-gpus[= ](\d+)")
+"""Of `ray start`, as KubeRay writes it."""
 _LASTING = frozenset({"infinity", "inf"})
 _SERVERS = frozenset({"yes", "redis-server", "etcd", "memcached", "watch"})
 """Programs that stay in the foreground, whatever their options usually are."""
@@ -58,6 +62,7 @@ def check_agreements(objects: Objects, specification: Specification | None) -> I
     yield from _check_policies(objects)
     yield from _check_claims(objects)
     yield from _check_stated_twice(objects)
+    yield from _check_ray(objects, specification)
     for slot in objects.first_of_roles:
         yield from _check_names_resolve(slot.spec, objects.place(slot))
         for container in slot.spec.all_containers:
@@ -215,6 +220,29 @@ def _check_sshd(spec: PodSpec, container: Container, where: str) -> Iterator[Blo
         if home == "/root":
             yield Blocker(f"{where}, mount {mount.mount_path}", f"user {user or 'of the image'} looks for keys in his own home, "
                           "and may not read root's", "write the sshAuthMountPath of that user, such as /home/mpiuser/.ssh")
+
+
+def _check_ray(objects: Objects, specification: Specification | None) -> Iterator[Blocker]:
+    """Whether the submitter and KubeRay reach the dashboard of a Ray cluster, workers their head, and each rank has a GPU."""
+    nodes = [slot for slot in objects.slots if slot.spec.starts_ray]
+    for slot in objects.first_of_roles:
+        words = _ray_start(slot) if slot in nodes else ""
+        if found := _LOCAL_DASHBOARD.search(words):
+            message = f"Ray's dashboard listens on {found[1]}, where neither the submitter nor KubeRay reaches it"
+            yield Blocker(objects.place(slot), message, "write dashboard-host: 0.0.0.0")
+        if (found := _HEAD_ADDRESS.search(words)) and found[1].partition(".")[0] not in objects.made_services:
+            message = f"it goes to {found[1]}, which is not the head of this cluster"
+            yield Blocker(f"{objects.place(slot)}, rayStartParams", message, "remove address: KubeRay writes the head's Service")
+    if not nodes or specification is None or specification.spec.world.device != "cuda":
+        return
+    has, ranks = sum(int(found) for slot in nodes for found in _RAY_GPUS.findall(_ray_start(slot))), specification.spec.world.size
+    if has < ranks:
+        message = f"Ray has {has} GPUs, and the world of {specification.where} has {ranks} ranks: it waits for the others"
+        yield Blocker(objects.where, message, "write the replicas and num-gpus of its groups so that they are as many")
+
+
+def _ray_start(slot: Slot) -> str:
+    return " ".join(word for container in slot.spec.containers for word in (*container.command, *container.args))
 
 
 def _check_awaited(slot: Slot, objects: Objects) -> Iterator[Blocker]:

@@ -8,7 +8,6 @@ from trainwright.rehearsal.checks.agreements import check_agreements
 from trainwright.rehearsal.checks.meeting import check_meeting
 from trainwright.rehearsal.checks.probes import check_probes, known_ports
 from trainwright.rehearsal.checks.programs import check_programs
-from trainwright.rehearsal.checks.ray import check_ray_cluster
 from trainwright.rehearsal.networks.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.networks.network import Loopback
 from trainwright.rehearsal.setting import Options
@@ -55,7 +54,6 @@ def check_objects(objects: Objects, specification: Specification | None, options
     yield from check_ports(objects, specification)
     yield from check_agreements(objects, specification)
     yield from check_meeting(objects, dns)
-    yield from check_ray_cluster(objects, specification)
 
 
 def _check_command(
