@@ -84,7 +84,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines nightly lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -116,7 +116,7 @@ test-image: image $(if $(filter supervisor,$(FAMILY)),$(STAMPS)/test,$(STAMPS)/s
 	$(if $(filter supervisor,$(FAMILY)),SUPERVISOR=$(IMAGE) $(BIN)/python -m pytest tests/containers $(PYTEST_ARGS),\
 	  $(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE))
 
-test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=4 runs four parts at a time
 	@cat $(PARTS:%=$(STAMPS)/skips-%) | sort | uniq -c | sort -rn | awk '{ count += $$1; lines = lines $$0 "\n" } \
 	  END { print count ? "Not tested on this machine: " count " tests were skipped. How many, and why:" : "No test was skipped."; printf "%s", lines }'
 
@@ -164,6 +164,10 @@ rehearse-all: $(STAMPS)/test ## Rehearse every run in dist/ for a few steps, tho
 
 test-manifests: $(STAMPS)/test
 	$(BIN)/python -m pytest tests/trainer/test_manifests.py tests/trainer/test_hugging_face.py $(PYTEST_ARGS)
+
+nightly: $(STAMPS)/test ## Run the long tests that `make test` and `make test-engines` leave to the night, since a shorter one holds the same elsewhere
+	$(PYTEST) -m nightly $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory --keep-going $(patsubst %,test-engine-%,$(filter-out xgboost,$(ENGINES))) PYTEST_ARGS='-m nightly $(PYTEST_ARGS)'
 
 test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
 

@@ -1,7 +1,8 @@
 """Which tests of the conformance suite each engine has passed: sessions of its tests write it, and the docs' table is made of it.
 
 ``tests/conformance/FOLDER.json`` is engine -> tests. A session that ran all tests of the folder fails where others have passed
-than the file says; with ``--record-conformance`` it writes them instead. A session of some of them compares nothing.
+than the file says; with ``--record-conformance`` it writes them instead. A session of some of them compares nothing. Those that
+only the night runs stay in the file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import pytest
 RECORDS = Path(__file__).parent / "conformance"
 MODULES = frozenset({"test_conformance", "test_agreement", "test_resharding", "test_kills", "test_stragglers"})
 OPTION = "--record-conformance"
+NIGHTLY = "nightly"
+"""The mark of tests that a session leaves out, unless ``-m`` says otherwise."""
 _SELECTS = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly")
 """pytest's options by which a session has some tests only, or runs none."""
 
@@ -42,6 +45,9 @@ class _Session:
         self._file = file
         self._suite = {item.nodeid: _named(item) for item in suite}
         self._passed: dict[str, list[str]] = {engine: [] for engine, _ in self._suite.values()}
+        recorded = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        for engine, test in (self._suite[item.nodeid] for item in suite if item.get_closest_marker(NIGHTLY)):
+            self._passed[engine] += [test] if test in recorded.get(engine, []) else []
         self._difference: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

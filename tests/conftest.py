@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from tests.conformance_record import OPTION
+from tests.conformance_record import NIGHTLY, OPTION
 
 VARIABLE = "TRAINWRIGHT_CRDS"
 SKIPS = "TRAINWRIGHT_SKIPS"
@@ -22,6 +22,14 @@ settings.load_profile("trainwright")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, action="store_true", help="write down which engine passed which tests of the conformance suite")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leave those of the night out, unless somebody says by ``-m`` what to run."""
+    left_out = [] if config.option.markexpr else [item for item in items if item.get_closest_marker(NIGHTLY)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

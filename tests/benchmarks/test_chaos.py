@@ -6,6 +6,7 @@ import pytest
 from benchmarks.chaos import Chaos
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_few_faults_cost_no_commit_and_no_bit(tmp_path: Path) -> None:
     names = ("SIGSTOP of a rank", "full disk")  # of those that end no attempt: each start imports torch twice

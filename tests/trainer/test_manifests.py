@@ -31,6 +31,7 @@ def test_an_elastic_pytorch_job_trains(tmp_path: Path) -> None:
     run.play()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", ["kubeflow-a100/training/runs/resnet50-imagenet", "h100-ib/training/runs/spot-resnet"])
 def test_a_run_on_images_trains(path: str, tmp_path: Path) -> None:
     """A PyTorchJob, and an Indexed Job on spot nodes."""
@@ -40,16 +41,19 @@ def test_a_run_on_images_trains(path: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [
-    "kubeflow-a100/training/runs/volcano-lm", "laptop/training/runs/stdlib-lm", "laptop/training/runs/digits-ddp",
-])  # fmt: skip
+    "kubeflow-a100/training/runs/volcano-lm",
+    pytest.param("laptop/training/runs/stdlib-lm", marks=pytest.mark.nightly),
+    pytest.param("laptop/training/runs/digits-ddp", marks=pytest.mark.nightly),
+])
 def test_a_run_on_what_every_machine_has_trains(path: str, tmp_path: Path) -> None:
     """A Volcano Job, and Indexed Jobs on CPUs."""
     Rehearsal(path, tmp_path).play()
 
 
 @pytest.mark.parametrize(("path", "data"), [
-    ("roce-h200/training/runs/roce-tuning", "/data/pretrain"), ("h100-ib/training/runs/llama-1b-ddp", "/data/pretraining"),
-])  # fmt: skip
+    ("roce-h200/training/runs/roce-tuning", "/data/pretrain"),
+    pytest.param("h100-ib/training/runs/llama-1b-ddp", "/data/pretraining", marks=pytest.mark.nightly),
+])
 def test_a_run_on_token_files_trains(path: str, data: str, tmp_path: Path) -> None:
     """A JobSet with FSDP2, and an Indexed Job."""
     run = Rehearsal(path, tmp_path)
@@ -59,12 +63,12 @@ def test_a_run_on_token_files_trains(path: str, data: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", [
     "h100-ib/training/runs/own-script",
-    "kubeflow-a100/training-host/runs/hostnetwork-ddp",
     "kubeflow-a100/training/runs/gang-scheduled-training",
     "trainer-h100/research/runs/sdk-train",
-    "trainer-h100/research/runs/sdk-train-one-node",
-    "h100-ib/training/runs/torchrun-command",
-    "h100-ib/training/runs/deepspeed-training",
+    pytest.param("kubeflow-a100/training-host/runs/hostnetwork-ddp", marks=pytest.mark.nightly),
+    pytest.param("trainer-h100/research/runs/sdk-train-one-node", marks=pytest.mark.nightly),
+    pytest.param("h100-ib/training/runs/torchrun-command", marks=pytest.mark.nightly),
+    pytest.param("h100-ib/training/runs/deepspeed-training", marks=pytest.mark.nightly),
 ])
 def test_a_program_of_its_author_s_runs(path: str, tmp_path: Path) -> None:
     run = Rehearsal(path, tmp_path)

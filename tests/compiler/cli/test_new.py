@@ -32,7 +32,10 @@ def made(folder: Path, *arguments: str) -> Scratch:
     return Scratch(folder)
 
 
-@pytest.mark.parametrize("kind", cluster_kinds())
+@pytest.mark.parametrize("kind", [
+    pytest.param(kind, marks=() if kind in ("laptop", "infiniband", "gke-a3-mega") else pytest.mark.nightly)
+    for kind in cluster_kinds()
+])
 def test_a_project_of_each_kind_is_in_order_at_once(kind: str, tmp_path: Path) -> None:
     here = made(tmp_path / "mine", "--cluster", kind)
     idle = kind != "laptop"

@@ -95,14 +95,14 @@ def test_only_the_runs_that_are_named(lab: Lab) -> None:
     assert lab.cluster.names("jobs") == []
 
 
-def killed_at_each_step(lab: Lab) -> tuple[int, list[str]]:
-    """Applies of which each is killed after its first write, until one has nothing left to write; and what happened to objects,
-    the inventory aside.
+def killed_at_each_step(lab: Lab, apart: int) -> tuple[int, list[str]]:
+    """Applies of which each is killed after so many writes, until one has not so many left; and what happened to objects, the
+    inventory aside.
     """
     lab.take_events()
     for deaths in range(40):
         process = lab.start("apply", "laptop", "--context", "lab", "--yes")
-        lab.cluster.victim, lab.cluster.kill_at = process.pid, lab.cluster.writes + 1
+        lab.cluster.victim, lab.cluster.kill_at = process.pid, lab.cluster.writes + apart
         said, _ = process.communicate(timeout=100)
         if process.returncode == 0:
             return deaths, [one for one in lab.take_events() if "inventory" not in one]
@@ -111,19 +111,20 @@ def killed_at_each_step(lab: Lab) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-def test_killed_at_each_step_and_run_again(lab: Lab) -> None:
+@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.nightly)])
+def test_killed_at_each_step_and_run_again(lab: Lab, apart: int) -> None:
     """Each state that an apply leaves when it dies is one from which the next one goes on, without doing anything twice."""
-    deaths, events = killed_at_each_step(lab)
-    assert deaths >= 10, "a namespace, an inventory and what it is in the end, a claim, and three objects of each run"
+    deaths, events = killed_at_each_step(lab, apart)
+    assert deaths >= 10 // apart, "a namespace, an inventory and what it is in the end, a claim, and three objects of each run"
     assert len(set(events)) == len(events) == 8
     old, stdlib = job(lab, "digits-ddp"), job(lab, "stdlib-lm")
 
     lab.here.edit(DIGITS, "run: digits-ddp\n", "run: digits-ddp\nattempt: 2\n")
     lab.run("pause", "stdlib-lm")
     lab.commit()
-    deaths, events = killed_at_each_step(lab)
+    deaths, events = killed_at_each_step(lab, apart)
     new = job(lab, "digits-ddp")
-    assert deaths >= 11, "the inventory twice, three objects that start, six that leave"
+    assert deaths >= 11 // apart, "the inventory twice, three objects that start, six that leave"
     assert events.index(f"gone Job {old}") < events.index(f"delete Service {old}") < events.index(f"make Job {new}")
     assert len(set(events)) == len(events)
     assert [name for kind in ("jobs", "services") for name in lab.cluster.names(kind)] == [new, new]

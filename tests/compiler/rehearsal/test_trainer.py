@@ -187,6 +187,7 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     assert outcome.committed_step == 20
 
 
+@pytest.mark.nightly
 def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_path: Path) -> None:
     """The undisturbed run that it is compared with has the same losses, bit by bit."""
     chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True, "timeout_seconds": 300.0}

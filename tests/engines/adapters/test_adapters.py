@@ -22,6 +22,8 @@ from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptStarted
 
 SCRIPTS = ("accelerated", "sharded", "fabric_loop")
+LONGER = {"accelerated": pytest.mark.nightly}
+"""Those whose library another one has too, in a harder case."""
 GUIDE = ROOT / "docs/guides/trl.md"
 
 
@@ -95,11 +97,12 @@ def commits(state: Path) -> set[Path]:
     return set(state.glob("commits/*.json"))
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONGER.get(name, ())) for name in SCRIPTS])
 def test_interrupted_it_ends_as_one_that_was_not(pods: Pods, tmp_path: Path, name: str) -> None:
     Twin(pods, tmp_path, [sys.executable, "-m", f"tests.engines.adapters.scripts.{name}"], {}, "result").interrupt()
 
 
+@pytest.mark.nightly
 @pytest.mark.rehearsal
 def test_the_recipe_of_sft(pods: Pods, tmp_path: Path) -> None:
     """As it is in dist/, on a tiny model."""
@@ -113,6 +116,7 @@ def test_the_recipe_of_sft(pods: Pods, tmp_path: Path) -> None:
     Twin(pods, tmp_path, [sys.executable, str(found.program)], asked, "final/adapter_model.safetensors").interrupt()
 
 
+@pytest.mark.nightly
 def test_the_program_of_dpo(pods: Pods, tmp_path: Path) -> None:
     """As it stands in the guide."""
     [program] = re.findall(r"^```python app/dpo.py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)

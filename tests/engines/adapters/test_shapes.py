@@ -75,12 +75,12 @@ SHAPES = {
     "ddp": Shape(),
     "transformers": Shape(
         "h100-ib/training/runs/qwen-texts", "final/model.safetensors",
-        {"config": {"model": "/data/model", "texts": "/data/texts.jsonl", "steps": 100, "save_steps": 5, "learning_rate": 1e-2}},
+        {"config": {"model": "/data/model", "texts": "/data/texts.jsonl", "steps": 60, "save_steps": 5, "learning_rate": 1e-2}},
         texts,
     ),
     "lightning": Shape(
         "h100-ib/training/runs/demand-forecast", "final.pt",
-        {"config": {"series": "/data/demand.npy", "epochs": 2, "batches": 300, "batch": 8, "width": 16, "save_steps": 20}},
+        {"config": {"series": "/data/demand.npy", "epochs": 2, "batches": 150, "batch": 8, "width": 16, "save_steps": 20}},
         lambda folder: write_series(folder / "demand.npy"),
     ),
     "bash": Shape(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conformance_record import watch
-from tests.conformance_suite import is_taken
+from tests.conformance_suite import is_taken, leave_to_the_night
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conftest import Spec
 
@@ -23,10 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     left_out = [item for item in items if not is_taken(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    leave_to_the_night(items)
     watch(config, Path(__file__).parent, items)
 
 
-@pytest.fixture(scope="session", params=["zero-1", "zero-2", "zero-3"])
+@pytest.fixture(scope="session", params=["zero-1", pytest.param("zero-2", marks=pytest.mark.nightly), "zero-3"])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

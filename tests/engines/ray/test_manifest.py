@@ -12,6 +12,7 @@ from tests.engines.rehearsed import Rehearsal
 pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+@pytest.mark.nightly
 def test_a_ray_job_runs_its_entrypoint(tmp_path: Path) -> None:
     """With Ray Train: its workers are on two nodes, and save into the run's own folder of the claim."""
     rehearsal = Rehearsal("ray-l40s/ray/runs/ray-train", tmp_path)

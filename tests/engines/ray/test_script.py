@@ -101,6 +101,7 @@ class Played:
         return f"{self.run.output}\n{self.run.logs}"
 
 
+@pytest.mark.nightly
 @pytest.mark.rehearsal
 def test_told_to_end_it_saves_and_goes_on_in_the_next_cluster(tmp_path: Path, image: Path) -> None:
     play = Played(rehearsal(tmp_path, image))

@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("path", [
-    "kubeflow-a100/training/runs/resnet-train", Path(__file__).with_name("volcano.yaml"),
-])  # fmt: skip
+    "kubeflow-a100/training/runs/resnet-train",
+    pytest.param(Path(__file__).with_name("volcano.yaml"), marks=pytest.mark.nightly),
+])
 def test_its_pods_train(path: str | Path, tmp_path: Path) -> None:
     rehearsal = Rehearsal(path, tmp_path)
     write_images(rehearsal.at("/data/imagenet"), classes=1000, count=1)

@@ -78,6 +78,7 @@ def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(
     assert files(tmp_path / "c") == files(uninterrupted)
 
 
+@pytest.mark.nightly
 def test_three_kills_lose_nothing_that_was_committed(ranks: Workers, spec: Spec, uninterrupted: Path, tmp_path: Path) -> None:
     directory, dice = tmp_path / "c", random.Random(2)
     document = spec(directory, **HARD)

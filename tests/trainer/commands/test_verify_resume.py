@@ -57,6 +57,7 @@ def prove(fallen: Fallen, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> R
     return CliRunner().invoke(app, ["verify-resume", "--spec", str(fallen.spec), "--steps", str(STEPS), *arguments])
 
 
+@pytest.mark.nightly
 def test_fsdp2_resumes_exactly_at_its_size_and_at_another(tmp_path: Path) -> None:
     write_run(tmp_path, engine="fsdp2")
     [as_shown] = shown("verify-resume")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.conformance_record import watch
-from tests.conformance_suite import is_taken
+from tests.conformance_suite import is_taken, leave_to_the_night
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec
@@ -263,6 +263,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     left_out = [item for item in items if item.path.parent == HERE and not is_taken(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    leave_to_the_night(items)
     watch(config, HERE, items)
 
 

@@ -87,9 +87,10 @@ RECIPES = {
     "causal-lm, gpt2, ddp": Recipe("ddp", of_transformers),
     "image-classification, resnet, ddp": Recipe("ddp", resnet, as_textbook=False),
 }
+LONGER = {"masked-lm, bert, fsdp2": pytest.mark.nightly}
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONGER.get(name, ())) for name in RECIPES])
 def test_a_recipe_learns(ranks: Ranks, spec: Spec, name: str, tmp_path: Path) -> None:
     recipe, folder = RECIPES[name], tmp_path / "data"
     folder.mkdir()
