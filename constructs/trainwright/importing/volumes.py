@@ -24,7 +24,8 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
         if volume is None or (path == SCRATCH and volume.get("emptyDir") == {} and read_only):
             continue  # the plan has scratch there beside a root that is read-only
         if path == SHARED_MEMORY:
-            if size := _shared_memory(mapping(volume, "/emptyDir"), text(container, "/resources/limits/memory")):
+            memory = text(container, "/resources/limits/memory") or text(container, "/resources/requests/memory")
+            if size := _shared_memory(mapping(volume, "/emptyDir"), memory):
                 words.say("/resources/shared_memory", size, source)
             continue
         if path in RESERVED_PATHS:
@@ -38,12 +39,12 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
             words.say(f"/mounts/{escape(path)}", said, source)
 
 
-def _shared_memory(stated: Tree, limit: str) -> str:
+def _shared_memory(stated: Tree, memory: str) -> str:
     """As stated. Without a size a pod may fill its whole memory, and is killed then: that is half of it here, as by default."""
     if text(stated, "/sizeLimit") or text(stated, "/medium") != "Memory":
         return text(stated, "/sizeLimit")
     try:
-        return str(Bytes(Bytes.parse(limit).bytes // 2)) if limit else ""
+        return str(Bytes(Bytes.parse(memory).bytes // 2)) if memory else ""
     except UnitError:
         return ""
 

@@ -190,6 +190,30 @@ def test_a_command_that_is_written_in_another_way_is_changed_for_that_reason(the
         assert all(verdict.fate is Fate.CHANGED and why in verdict.why for verdict in differ), differ
 
 
+def test_a_slash_at_the_end_of_a_path_and_an_empty_word_say_nothing() -> None:
+    mount, path = {"name": "data", "mountPath": "/data/"}, {"path": "/mnt/data/", "type": ""}
+    there = job("a", {"name": "m", "volumeMounts": [mount]}, volumes=[{"name": "data", "hostPath": path}])
+    ours = {"name": "data", "mountPath": "/data"}
+    here = job("a", {"name": "m", "volumeMounts": [ours]}, volumes=[{"name": "data", "hostPath": {"path": "/mnt/data"}}])
+    said = fates([there], here)
+    assert said[f"{CONTAINERS}/m/volumeMounts//data//mountPath"] == "renamed"
+    assert said["spec/template/spec/volumes/data/hostPath/path"] == "same"
+    assert said["spec/template/spec/volumes/data/hostPath/type"] == "listed"
+    claim: Data = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}}
+    said = fates([claim | {"spec": {"storageClassName": ""}}], claim | {"spec": {"accessModes": []}})
+    assert said["spec/storageClassName"] == "lost", "it asks for no class, and not for the default one"
+
+
+def test_an_event_is_the_same_among_others() -> None:
+    one = {"event": "PodEvicted", "action": "RestartJob"}
+    there = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"policies": [one]}}
+    both = {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}
+    said = fates([there], there | {"spec": {"policies": [both]}})
+    assert said["spec/policies/0/event"] == "renamed"
+    said = fates([there], there | {"spec": {"policies": [both | {"events": ["PodFailed"]}]}})
+    assert said["spec/policies/0/event"] == "changed"
+
+
 def test_files_of_a_config_map_that_are_the_runs_own() -> None:
     mount = {"name": "scripts", "mountPath": "/scripts"}
     there = job("a", {"name": "m", "volumeMounts": [mount]}, volumes=[{"name": "scripts", "configMap": {"name": "code"}}])

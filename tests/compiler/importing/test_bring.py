@@ -532,8 +532,9 @@ spec:
 """
 
 
-def test_shared_memory_without_a_size_is_half_of_the_memory(tmp_path: Path) -> None:
-    run = assert_whole(SHARED_MEMORY, tmp_path)
+@pytest.mark.parametrize("stated", ["limits", "requests"])
+def test_shared_memory_without_a_size_is_half_of_the_memory(stated: str, tmp_path: Path) -> None:
+    run = assert_whole(SHARED_MEMORY.replace("limits", stated), tmp_path)
     assert run.run["resources"]["shared_memory"] == "2Gi"
     assert run.run["roles"]["head"]["resources"]["shared_memory"] == "2Gi"
 

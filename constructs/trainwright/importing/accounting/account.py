@@ -134,7 +134,7 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
 
 def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Verdict:
     """Of a leaf where ours has nothing."""
-    if leaf.value in ([], {}):
+    if leaf.value in ([], {}) or (leaf.value == "" and leaf.place[-1] != "storageClassName"):  # whose "" is: no class at all
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing", listed=True)
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
@@ -147,7 +147,8 @@ def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Ver
         return said(Fate.CHANGED, files, "each file of the run stands at its own path, where its folder may have others")
     known = otherwise(said.text, side.view.tree, leaf)
     if (instead := ours.instead(number, leaf)) is not None:
-        return said(Fate.CHANGED, instead[1], known or ours.why(number, instead[0]), stands=instead[0][1:])
+        fate = Fate.RENAMED if isinstance(instead[1], list) and leaf.value in instead[1] else Fate.CHANGED
+        return said(fate, instead[1], known or ours.why(number, instead[0]), stands=instead[0][1:])
     wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
     if (found := ours.elsewhere(number, side, leaf, wanted)) is not None:
         why = known or f"the same at another place: {ours.why(found[0], found[1].pointer)}"

@@ -91,7 +91,7 @@ class Ours:
             return None
         mounts = at(self._objects[number].manifest, f"{container}/volumeMounts") or []
         paths = [str(mount.get("mountPath")) for mount in mounts]
-        return [path for path in paths if path.startswith(f"{leaf.place[-2]}/")] or None
+        return [path for path in paths if path.startswith(f"{leaf.place[-2].rstrip('/')}/")] or None
 
     def instead(self, number: int, leaf: Leaf) -> tuple[str, Any] | None:
         """Pointer and value of what ours has in place of a field beside which nothing may stand: ``valueFrom`` for ``value``, or
