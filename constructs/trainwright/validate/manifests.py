@@ -31,9 +31,13 @@ _YAML_1_1_WORDS = {
 _GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
 _GO_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SUSPECT = re.compile(
-    rf"(?<![\w\"'.])(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])"
+    rf"^(?! *#)(?:.*[\s\[{{,:]|)(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)"
+    r"(?=\s*(?:$|[,\]}]|:(?:[\s,\]}]|$)|\s#))",
+    re.MULTILINE,
 )
-"""Text without a match has no such scalar; text with a match may have one."""
+"""Text without a match has no such scalar; text with a match may have one: from where it may begin to where it may end, in no
+comment.
+"""
 
 _FILE_MODES = frozenset(("mode", "defaultMode"))
 _OCTAL = re.compile(r"0[0-7]+")

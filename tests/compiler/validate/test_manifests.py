@@ -127,5 +127,17 @@ def test_scalars_that_everyone_reads_alike(text: str) -> None:
     assert list(ambiguous_scalars(text, "x.yaml")) == []
 
 
+PLACES = (
+    "a: {}", "{{a: {}}}", "{{a: [1, {}]}}", '{{"a":{}}}', "- {}", "? {}", "a: {} # why", "a:\n  {}\n", "{}:\n- 1", "{{{}: 1}}",
+    "&x {}", "# a\n[{}]", "--- {}", "a: |\n  # b\nc: {}",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("scalar", ["yes", "0644", "1_0"])
+def test_no_place_of_such_a_scalar_is_overlooked(scalar: str, place: str) -> None:
+    assert list(ambiguous_scalars(place.format(scalar), "x.yaml"))
+
+
 def test_keys_count_too() -> None:
     assert [finding.where.line for finding in ambiguous_scalars("a: 1\non: 2\n", "x.yaml")] == [2]
