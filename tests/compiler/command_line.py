@@ -12,12 +12,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-LOADED = ("pytest", *(f"trainwright.cli.{name}" for name in ("main", "apply", "check", "diff", "synth", "validate")))
-"""Before the first process is forked; a command loads what it needs beyond."""
 MOST_SECONDS = 100
 
 _server = get_context("forkserver")
-_server.set_forkserver_preload([__name__, *LOADED])
+_server.set_forkserver_preload([__name__, "pytest", "tests.compiler.command_line_loaded"])
 
 
 def started(
