@@ -49,6 +49,8 @@ TESTS_OF_SUPERVISION := tests/trainer/supervisor
 TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
 # Those of the compiler that start programs: its command line on repositories, cdk8s, rehearsals, and what measures both packages.
 TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli live project rehearsal) tests/benchmarks
+# Those of what the compiler reads, checks and says.
+TESTS_OF_RULES := $(addprefix tests/compiler/,policy program reading report review rules scenarios validate variables)
 # Those that execute what is written: docs, the pages of findings, and manifests that others wrote.
 TESTS_OF_PAGES := tests/docs tests/test_docs.py tests/compiler/findings tests/compiler/importing
 
@@ -56,7 +58,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 # What each environment of `make rehearse-all` writes of its runs.
 REHEARSED = $(patsubst %,$(abspath $(STAMPS))/rehearsed-%.xml,test-manifests $(ENGINES:%=test-engine-%))
-PARTS := $(addprefix test-,commands compiler runs pages supervision trainer)
+PARTS := $(addprefix test-,commands compiler runs rules pages supervision trainer)
 # Each part leaves the reasons of its skips, which `make test` counts at its end.
 PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
@@ -86,7 +88,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-pages test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines nightly lock clean
+.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-rules test-pages test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines nightly lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -131,11 +133,14 @@ test-runs: $(STAMPS)/test
 test-commands: $(STAMPS)/test
 	$(PYTEST) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
 
+test-rules: $(STAMPS)/test
+	$(PYTEST) $(TESTS_OF_RULES) $(PYTEST_ARGS)
+
 test-pages: $(STAMPS)/test
 	$(PYTEST) $(TESTS_OF_PAGES) $(PYTEST_ARGS)
 
 test-compiler: $(STAMPS)/test
-	$(PYTEST) --ignore=tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_PAGES)) $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_RULES) $(TESTS_OF_PAGES)) $(PYTEST_ARGS)
 
 test-trainer: $(STAMPS)/test
 	$(PYTEST) tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
