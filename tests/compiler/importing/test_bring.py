@@ -193,7 +193,9 @@ def test_what_cannot_be_read_is_said_at_its_line(text: str, said: str) -> None:
 ODD = (5, [1], {"a": 1}, None, "")
 
 
-@pytest.mark.parametrize("target", SAMPLES)
+@pytest.mark.parametrize("target", [
+    pytest.param(target, marks=pytest.mark.nightly if target == "pytorch-job" else ()) for target in SAMPLES
+])
 def test_no_shape_is_a_traceback(target: str) -> None:
     """Values of an object, each in its turn, are of other types."""
     objects = list(yaml.safe_load_all(SAMPLES[target]))

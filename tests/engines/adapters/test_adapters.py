@@ -22,7 +22,7 @@ from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptStarted
 
 SCRIPTS = ("accelerated", "sharded", "fabric_loop")
-LONGER = {"accelerated": pytest.mark.nightly}
+LONGER = {"accelerated": pytest.mark.nightly, "fabric_loop": pytest.mark.nightly}
 """Those whose library another one has too, in a harder case."""
 GUIDE = ROOT / "docs/guides/trl.md"
 

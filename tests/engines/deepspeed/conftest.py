@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     watch(config, Path(__file__).parent, items)
 
 
-@pytest.fixture(scope="session", params=["zero-1", pytest.param("zero-2", marks=pytest.mark.nightly), "zero-3"])
+@pytest.fixture(
+    scope="session", params=[*(pytest.param(stage, marks=pytest.mark.nightly) for stage in ("zero-1", "zero-2")), "zero-3"]
+)
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

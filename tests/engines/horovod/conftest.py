@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.conformance_record import watch
+from tests.conformance_suite import leave_to_the_night
 from tests.engines.horovod.rank_process import run_rank
 from tests.engines.processes import QUIET, ROOT
 from tests.engines.ranks import LAST_SECONDS
@@ -113,6 +114,7 @@ class Ranks:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    leave_to_the_night(items)
     watch(config, Path(__file__).parent, items)
 
 

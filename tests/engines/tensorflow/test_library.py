@@ -57,6 +57,7 @@ def test_fit_of_keras_3_does_not(run_workers: Start) -> None:
         run_workers("fit.py")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_coordinator_waits_for_an_evaluator_that_is_listed(processes: Processes, listed: bool) -> None:
     """TW331 warns of it. Once this fails, the warning is out of date."""

@@ -231,6 +231,7 @@ def test_more_replicas_than_this_machine_has(ranks: Workers, spec: Spec, tmp_pat
     assert rank.cause().startswith("world.replicas_per_process is 8, and TensorFlow finds 0 GPUs in this pod")
 
 
+@pytest.mark.nightly
 def test_a_rank_that_is_stopped_most_of_the_time_is_told_from_one_that_waits(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
     started = ranks.start(spec(tmp_path / "c", **HARD))
     _, stopped = started
