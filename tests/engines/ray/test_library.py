@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from tests.engines.processes import Processes
 from tests.engines.ray.conftest import Cluster
 
 LOOP = Path(__file__).with_name("loop.py")
 
 
+@pytest.mark.nightly
 def test_two_workers_train_one_model(cluster: Cluster, processes: Processes, tmp_path: Path) -> None:
     processes.run([sys.executable, LOOP, cluster.address, tmp_path])
     first, second = map(processes.said, range(2))
