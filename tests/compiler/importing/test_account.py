@@ -199,6 +199,13 @@ def test_a_slash_at_the_end_of_a_path_and_an_empty_word_say_nothing() -> None:
     assert said[f"{CONTAINERS}/m/volumeMounts//data//mountPath"] == "renamed"
     assert said["spec/template/spec/volumes/data/hostPath/path"] == "same"
     assert said["spec/template/spec/volumes/data/hostPath/type"] == "listed"
+
+
+def test_elsewhere_a_slash_and_an_empty_word_say_something() -> None:
+    there, here = ({"name": "m", "readinessProbe": {"httpGet": {"path": path}}} for path in ("/well/", "/well"))
+    assert fates([job("a", there)], job("a", here))[f"{CONTAINERS}/m/readinessProbe/httpGet/path"] == "changed"
+    there = job("a", {"name": "m"}, nodeSelector={"example.com/fast": ""})
+    assert fates([there], job("a", {"name": "m"}))["spec/template/spec/nodeSelector/example.com/fast"] == "lost"
     claim: Data = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}}
     said = fates([claim | {"spec": {"storageClassName": ""}}], claim | {"spec": {"accessModes": []}})
     assert said["spec/storageClassName"] == "lost", "it asks for no class, and not for the default one"

@@ -111,7 +111,7 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
     if kept is not None and side.number is not None and leaf.here is not None:
         override = ours.is_override(side.number, leaf.here)
         return said(Fate.OVERRIDE if override else kept, leaf.mine, "an override of the run keeps it" if override else "")
-    if (row := row_of("never", said.text)) is not None:
+    if (row := row_of("never", said.text, leaf.value)) is not None:
         return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     if side.is_of_the_server(leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
@@ -134,7 +134,7 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
 
 def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Verdict:
     """Of a leaf where ours has nothing."""
-    if leaf.value in ([], {}) or (leaf.value == "" and leaf.place[-1] != "storageClassName"):  # whose "" is: no class at all
+    if leaf.value in ([], {}):
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing", listed=True)
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")

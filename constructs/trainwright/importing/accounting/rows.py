@@ -13,10 +13,11 @@ from trainwright.importing.accounting.pairing import Leaf
 from trainwright.reading.rows import read_rows
 
 
-def row_of(section: str, text: str, *, asked: bool = False) -> Mapping[str, Any] | None:
-    """The first row of a list that has a place. ``asked`` is what the run states there itself."""
+def row_of(section: str, text: str, value: Any = None, *, asked: bool = False) -> Mapping[str, Any] | None:
+    """The first row of a list that has a place with that value. ``asked`` is what the run states there itself."""
     listed: Sequence[Mapping[str, Any]] = rows()[section]
-    return next((row for row in listed if _names(row, text) and (asked or not row.get("asked"))), None)
+    held = (row for row in listed if _names(row, text) and row.get("value", value) == value)
+    return next((row for row in held if asked or not row.get("asked")), None)
 
 
 def _names(row: Mapping[str, Any], text: str) -> bool:

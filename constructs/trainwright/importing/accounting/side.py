@@ -96,16 +96,12 @@ _SELECTORS = ("/spec/selector/matchLabels", "/spec/podSelector/matchLabels", "/s
 _LABELS = (("labels",), ("matchLabels",), ("selector",))
 
 
-_PATHS = ("mountPath", "path")
-"""Fields in which a slash at the end says nothing."""
-
-
 def equal(place: Place, mine: Any, wanted: Any) -> bool:
     if mine == wanted and isinstance(mine, bool) == isinstance(wanted, bool):
         return True
     if wanted in ({}, []) and not place[-1].endswith("elector"):  # it says that it is there; what ours has in it, it adds
         return type(mine) is type(wanted)
-    if place[-1] in _PATHS and isinstance(mine, str) and isinstance(wanted, str):
+    if (place[-1] == "mountPath" or place[-2:] == ("hostPath", "path")) and isinstance(mine, str) and isinstance(wanted, str):
         return mine.rstrip("/") == wanted.rstrip("/")
     amounts = not {"resources", "resourcesPerNode"}.isdisjoint(place) or place[-1] in ("sizeLimit", "storage")
     return amounts and amount(mine) is not None and amount(mine) == amount(wanted)
