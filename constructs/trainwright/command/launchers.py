@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from trainwright.command.model import Command, Simple, Word
@@ -199,17 +200,21 @@ TORCH_LAUNCHERS = frozenset({"torchrun", "accelerate", "composer", "deepspeed"})
 MPI_LAUNCHERS = frozenset({"mpirun", "horovodrun"})
 
 
-def launches(command: Command) -> Iterator[Launch]:
+@lru_cache(maxsize=512)
+def launches(command: Command) -> tuple[Launch, ...]:
     """Each launcher that a command starts, in the order of its text."""
-    for simple in command.simple:
-        for index in range(simple.start, len(simple.words)):
-            name = _launcher_at(simple, index)
-            if name is not None:
-                program = simple.words[index].base
-                start = index + 1 + (program == name and bool(LAUNCHERS[name].subcommand))
-                options, behind = _options(simple.words[start:], LAUNCHERS[name])
-                yield Launch(name, program if program in _PROGRAMS else name, options, simple, behind)
-                break
+    return tuple(filter(None, map(_launch, command.simple)))
+
+
+def _launch(simple: Simple) -> Launch | None:
+    for index in range(simple.start, len(simple.words)):
+        name = _launcher_at(simple, index)
+        if name is not None:
+            program = simple.words[index].base
+            start = index + 1 + (program == name and bool(LAUNCHERS[name].subcommand))
+            options, behind = _options(simple.words[start:], LAUNCHERS[name])
+            return Launch(name, program if program in _PROGRAMS else name, options, simple, behind)
+    return None
 
 
 def _launcher_at(simple: Simple, index: int) -> str | None:

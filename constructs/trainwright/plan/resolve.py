@@ -92,6 +92,8 @@ class Resolution(NamedTuple):
     """Role -> what the main container of its pods asks for."""
     mounts: Mapping[str, Mapping[str, Stated[Mount]]]
     """Role -> path in its pods -> what is mounted there, and where it is stated."""
+    securities: Mapping[str, SecurityPlan]
+    """Role -> who the processes in its pods are; of a pod that has no role, under the empty name."""
 
     def pool_of(self, role: Role) -> tuple[str, NodePool]:
         """Name and pool of a role's pods."""
@@ -105,7 +107,7 @@ class Resolution(NamedTuple):
 
     def security_of(self, role: Role | None) -> SecurityPlan:
         """Who the processes in a role's pods are; None for a pod that has no role."""
-        return role_security(self.run, self.cluster, role)
+        return self.securities[role.name if role else ""]
 
     @property
     def supervised(self) -> bool:
@@ -237,6 +239,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         mounts={
             role.name: mounts_of(run, role, _place_of_history(checkpoint, binding, role, processes)) for role in binding.roles
         },
+        securities={role.name if role else "": role_security(run, cluster, role) for role in (None, *binding.roles)},
     )
 
 

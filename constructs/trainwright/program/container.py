@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from trainwright.command.launchers import Launch, launches
@@ -42,7 +44,8 @@ class Mount(NamedTuple):
 _PASSING = frozenset({"emptyDir", "configMap", "secret", "downwardAPI", "projected", "image"})
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Program:
     """One container, with the place of all that is in it."""
 
     command: Command
@@ -51,7 +54,7 @@ class Program(NamedTuple):
     """Spec of its pod."""
     where: Callable[[str], Where]
     """Of a pointer in the container; of ``/files/PATH``, that file."""
-    files: Mapping[str, str] = {}
+    files: Mapping[str, str] = field(default_factory=dict)
     """Path -> text, of those that come with the run."""
     world: World | None = None
     """The pods that it starts ranks in; None where nothing is known of them, or where the plan has been asked."""
@@ -74,7 +77,7 @@ class Program(NamedTuple):
         read = self.command.shell_text
         return "/command" if (first > read if read is not None else first) else "/args"
 
-    @property
+    @cached_property
     def env(self) -> dict[str, str]:
         """Variables that stand in the container as text, but for those that the command sets itself."""
         own = {name for name, _ in self.command.sets()}
@@ -163,6 +166,6 @@ def shown(words: Sequence[Word]) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def launches_in(simple: Simple) -> list[Launch]:
+def launches_in(simple: Simple) -> tuple[Launch, ...]:
     """The launcher that one simple command starts."""
-    return list(launches(Command((simple,))))
+    return launches(Command((simple,)))

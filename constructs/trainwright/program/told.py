@@ -44,7 +44,7 @@ def taken_from_outside(command: Command) -> set[str]:
     """Names that a shell takes from its environment, as far as it is certain that nothing else sets them."""
     if any(simple.program in _MAY_SET_ANYTHING for simple in command.simple):
         return set()
-    names, launched = command.names_read(), list(launches(command))
+    names, launched = command.names_read(), launches(command)
     if launched:
         options = (option for launch in launched if launch.name in TORCH_LAUNCHERS for option in launch.options)
         names -= _OF_EACH_RANK

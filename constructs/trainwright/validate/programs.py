@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -115,12 +116,13 @@ def _among(
     if made is None or not containers:
         nodes = whole(data, f"{_TRAINER}/numNodes", 0) if kind == TRAIN_JOB else 0
         world = World(f"the {kind.kind}", nodes, {Fact.NODES: (str(nodes),)}, nodes, ranges=True, field={}) if nodes else None
-        return program._replace(world=world)
+        return replace(program, world=world)
     first, last = (one.get("env") or () for one in (containers[0], containers[-1]))
     env = [one if one == other else {"name": text(one, "/name")} for one, other in zip(first, last, strict=False)]
     services = [text(one, "/metadata/name") for one in (*made.objects, *objects) if one.get("kind") == "Service"]
     container = {**containers[0], "env": env}
-    return program._replace(
+    return replace(
+        program,
         container=container,
         world=_world(kind.kind, container, len(pods), len(made.pods)),
         hosts=frozenset({*services, *(pod.host for pod in made.pods)}),

@@ -62,6 +62,15 @@ def test_what_the_shell_of_the_command_reads_is_the_commands(text: str, env: Dat
     assert codes(shell(text) | {"env": env}) == expected
 
 
+@pytest.mark.parametrize(("words", "expected"), [
+    (("bash", "/app/start.sh"), []), (("/app/start.sh",), []), (("bash", "/app/other.sh"), ["TW403"]),
+])  # fmt: skip
+def test_so_is_what_a_script_among_the_files_reads(words: tuple[str, ...], expected: list[str]) -> None:
+    files = {"/app/start.sh": "#!/bin/bash\nlaunch --me $RANK\n"}
+    run: Data = {**command(*words), "env": {"RANK": INDEX}, "files": files, "file_modes": {"/app/start.sh": "0555"}}
+    assert [code for code in codes(run) if code == "TW403"] == expected
+
+
 def test_what_the_operator_sets_stays_its_own() -> None:
     run = {**on("pytorch-job"), **command("bash", "-c", "launch --me $RANK"), "env": {"RANK": "$(X)"}}
     assert "TW403" in codes(run, ON_PYTORCH)

@@ -50,7 +50,7 @@ def _bare(simple: Simple) -> tuple[object, ...]:
 
 def _launched_alike(one: Command, other: Command) -> str | None:
     """Where one launcher starts the same program in both, and its options differ in nothing but what the plan says."""
-    first, second = list(launches(one)), list(launches(other))
+    first, second = launches(one), launches(other)
     if len(first) != 1 or len(second) != 1 or first[0].name != second[0].name:
         return None
     (there,), (here,) = first, second

@@ -364,8 +364,8 @@ def _check_host_file(
                           "make workers x slotsPerWorker equal to the ranks")
 
 
-def _launches(container: Container) -> list[Launch]:
-    return list(launches(read(tuple(started((*container.command, *container.args))))))
+def _launches(container: Container) -> tuple[Launch, ...]:
+    return launches(read(tuple(started((*container.command, *container.args)))))
 
 
 def _alike(name: str, objects: Objects) -> bool:

@@ -20,7 +20,7 @@ from trainwright.plan import Resolution
 from trainwright.program.launching import VARIABLES
 from trainwright.program.told import MEETING, is_index, set_by_a_controller, taken_from_outside
 from trainwright.rendezvous.mpi import MPI
-from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, torch_launch
+from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, scripts_of, set_once, torch_launch
 from trainwright.rules.program.environment import stated_for_ranks
 from trainwright.rules.program.launchers import world_of
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -37,8 +37,9 @@ def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     shell reads is the command's own, if it is of a rank: a launcher in it tells its ranks theirs.
     """
     fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-    free = _of_the_shell(context, resolution)
-    for name, owner in owners_of(context.run.env, resolution).items():
+    owned = owners_of(context.run.env, resolution)
+    free = _of_the_shell(context, resolution) if owned else set()
+    for name, owner in owned.items():
         if name not in free:
             yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
@@ -47,8 +48,9 @@ def _of_the_shell(context: Context, resolution: Resolution) -> set[str]:
     """Of a rank's variables, those that a script of the command reads, and that neither the controller nor the plan sets."""
     if not isinstance(context.run.workload, CommandWorkload):
         return set()
-    words = (word for line in lines_of_ranks(context, resolution) for word in line.read.words())
-    read = {read.name for word in words for read in word.reads if read.by is By.SHELL}
+    lines = [line.read for line in lines_of_ranks(context, resolution)]
+    commands = [*lines, *(script for line in lines for _, script in scripts_of(context, line))]
+    read = {read.name for command in commands for word in command.words() for read in word.reads if read.by is By.SHELL}
     return (read & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
@@ -58,9 +60,9 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     for line in lines_of_ranks(context, resolution):
         yield from _against_plan(set_once(line.read), resolution, partial(_in_command, context, line))
+    own = (set(LAUNCHER_VARIABLES) - MEETING) | _of_the_shell(context, resolution)
     for stated in stated_for_ranks(context, resolution):
         texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
-        own = (set(LAUNCHER_VARIABLES) - MEETING) | _of_the_shell(context, resolution)
         of_launchers = {name: value for name, value in texts.items() if name in own}
         yield from _against_plan(of_launchers, resolution, partial(stated.at, context))
 
