@@ -122,6 +122,15 @@ def test_what_a_registry_answers_is_read_and_not_the_digits_of_a_digest(answer: 
     (["insufficient quota for cpu in flavor h100, request > maximum capacity (32 > 16)"], "kueue-never-fits-alone"),
     (["untolerated taint {a true NoSchedule <nil>} in flavor spot",
       "insufficient quota for cpu in flavor h100, request > maximum capacity (32 > 16)"], "kueue-not-admitted"),
+    (['Flavor "h100" does not support TopologyAwareScheduling'], "kueue-flavor-without-topology"),
+    (['Flavor "h100" does not contain the requested level'], "kueue-flavor-without-level"),
+    (['Flavor "spot" does not contain the requested level',
+      'topology "default" allows to fit only 1 out of 2 pod(s)'], "kueue-no-topology"),
+    (['Flavor "h100" supports only TopologyAwareScheduling'], "kueue-flavor-wants-topology"),
+    (['Flavor "spot" does not support TopologyAwareScheduling',
+      "insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed"], "kueue-waits-for-quota"),
+    (['Flavor "spot" does not support TopologyAwareScheduling',
+      "insufficient quota for cpu in flavor h100, request > maximum capacity (32 > 16)"], "kueue-not-admitted"),
 ])  # fmt: skip
 def test_one_flavor_of_a_queue_that_does_not_fit_is_no_cause_where_another_does(parts: list[str], cause: str) -> None:
     message = f"couldn't assign flavors to pod set main: {', '.join(parts)}"
