@@ -244,6 +244,28 @@ def test_a_rehearsal_that_is_killed_takes_every_process_along(network: str | Non
         until(lambda: not any(map(is_running, found)), "the end of the pod's processes")
 
 
+CATCHES = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("program", "code"), [("import time; time.sleep(600)", 128 + signal.SIGTERM), (CATCHES, 7)])
+def test_a_container_is_told_to_end_by_its_input(program: str, code: int) -> None:
+    """Before it has started, too: the number waits in the pipe."""
+    init = [sys.executable, "-I", "-S", str(INIT), "", sys.executable, "-c", program]
+    with subprocess.Popen(init, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        if program is CATCHES:
+            assert running.stdout.readline() == b"up\n"
+        running.stdin.write(bytes([signal.SIGTERM]))
+        running.stdin.flush()
+        assert running.wait(PATIENCE_SECONDS) == code
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_container_leaves_behind_ends_with_its_first_process(tmp_path: Path) -> None:
     play(manifests(LINGER.format(code=0).replace("time.sleep(600)\n", "")), tmp_path / "w")

@@ -18,12 +18,16 @@ pytestmark = [
 ]
 
 MEET = """
-import torch, torch.distributed
+import os, torch, torch.distributed
 torch.distributed.init_process_group("gloo")
 everyone = torch.ones(1)
 torch.distributed.all_reduce(everyone)
-print(f"rank {torch.distributed.get_rank()} meets {int(everyone)}")
+print(f"rank {torch.distributed.get_rank()} meets {int(everyone)}", flush=True)
+torch.distributed.destroy_process_group()
+os._exit(0)
 """
+"""It ends itself at once: a thread of gloo that wakes while the interpreter takes itself down aborts the process, and then
+``OnFailure`` starts a rank again that finds its peer gone."""
 
 
 def test_a_pytorch_job_of_kueue(tmp_path: Path) -> None:

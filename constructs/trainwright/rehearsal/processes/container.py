@@ -281,10 +281,12 @@ class ContainerRun:
         return ContainerEnd(self.container.name, code, self._message(code))
 
     def terminate(self, grace_seconds: float) -> None:
-        """Send SIGTERM now, and SIGKILL after the grace period. A second call changes nothing."""
-        if self._kill is None and self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+        """Send SIGTERM now, and SIGKILL after the grace period. A second call changes nothing.
+
+        Not by ``send_signal``: it looks first whether the process has ended, which takes its exit code from whoever waits for it.
+        """
+        if self._kill is None and self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(bytes([signal.SIGTERM]))
             self._kill = asyncio.create_task(self._kill_after(grace_seconds))
 
     def kill(self) -> None:

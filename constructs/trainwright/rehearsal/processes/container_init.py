@@ -2,8 +2,8 @@
 
 A container's processes end with its first one, because the kernel ends the whole process namespace. Here this small program is
 the parent instead: it adopts orphans, hands SIGTERM and SIGINT on to the command, and kills every descendant when the command
-ends, or when standard input closes. Its other end is held by the rehearsal alone, so that a rehearsal that dies in any way ends
-its pods too.
+ends, or when standard input closes. Its other end is held by the rehearsal alone, which writes the numbers of signals into it, so
+that a rehearsal that dies in any way ends its pods too.
 
 Run as ``python -I -S container_init.py PLACE COMMAND...``: it imports nothing of this package, to start in milliseconds. PLACE is
 what a pod has of its own, as JSON, or empty where it shares all with this machine
@@ -52,10 +52,11 @@ def main(place: str, command: list[str]) -> int:
     child = start(command, user)
     while True:
         ready, _, _ = select.select([woken, 0], [], [])
-        if 0 in ready and not os.read(0, 4096):
+        told = os.read(0, 4096) if 0 in ready else b""
+        if 0 in ready and not told:
             sweep(child)
             return KILLED
-        numbers = os.read(woken, 4096) if woken in ready else b""
+        numbers = told + (os.read(woken, 4096) if woken in ready else b"")
         for number in numbers:
             if number in FORWARDED:
                 with contextlib.suppress(ProcessLookupError):

@@ -179,10 +179,16 @@ class Container(Kind):
 class KeyToPath(Kind):
     key: str
     path: str
-    mode: int = 0o644
+    mode: int | None = None
 
 
-class ConfigMapVolume(Kind):
+class Filled(Kind):
+    """A volume that the node fills with files."""
+
+    default_mode: int | None = None
+
+
+class ConfigMapVolume(Filled):
     name: str = ""
     items: Sequence[KeyToPath] | None = None
     optional: bool = False
@@ -201,10 +207,11 @@ class ClaimVolume(Kind):
 
 class DownwardItem(Kind):
     path: str
+    mode: int | None = None
     field_ref: FieldSelector | None = None
 
 
-class DownwardVolume(Kind):
+class DownwardVolume(Filled):
     items: Sequence[DownwardItem] = ()
 
 
@@ -219,7 +226,7 @@ class Projection(Kind):
     service_account_token: TokenPath | None = None
 
 
-class ProjectedVolume(Kind):
+class ProjectedVolume(Filled):
     sources: Sequence[Projection] = ()
 
 
@@ -237,10 +244,15 @@ class Volume(BaseModel):
     projected: ProjectedVolume | None = None
 
     @property
+    def filled(self) -> Filled | None:
+        """What says of the files that a node writes there; None for another volume."""
+        return self.config_map or self.secret or self.downward_api or self.projected
+
+    @property
     def is_read_only(self) -> bool:
         """Whatever its mounts say."""
         claim = self.persistent_volume_claim
-        return claim.read_only if claim else bool(self.config_map or self.secret or self.downward_api or self.projected)
+        return claim.read_only if claim else self.filled is not None
 
     @property
     def other_source(self) -> str | None:

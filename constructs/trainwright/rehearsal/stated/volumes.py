@@ -23,6 +23,7 @@ from trainwright.rehearsal.stated.kinds import (
 )
 from trainwright.rehearsal.stated.objects import Blocker, Objects
 from trainwright.rehearsal.stated.pod import Pod
+from trainwright.validate.starting import DEFAULT_MODE
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
 """Stays this machine's own: programs reach it through shm_open, which no rewriting of paths can redirect."""
@@ -31,8 +32,8 @@ class MountedFile(NamedTuple):
     """A file in a rendered volume."""
 
     text: str
-    mode: int = 0o644
-    """Permissions, before the mount takes the right to write."""
+    mode: int | None = None
+    """Permissions, before the mount takes the right to write; None where nobody states any."""
 
 
 Files = dict[str, MountedFile]
@@ -94,7 +95,8 @@ def rendered_files(volume: Volume, pod: Pod, objects: Objects, where: str) -> tu
             _add_fields(files, source.downward_api, pod)
         if isinstance(source, Projection) and source.service_account_token is not None:
             files[source.service_account_token.path] = MountedFile(STAND_IN)
-    return files, problems
+    mode = volume.filled.default_mode if volume.filled else None
+    return {path: file if file.mode is not None else file._replace(mode=mode) for path, file in files.items()}, problems
 
 
 def _add_config_map(files: Files, problems: list[Blocker], source: ConfigMapVolume, objects: Objects, where: str) -> None:
@@ -134,7 +136,7 @@ def _add_keys(
 
 def _add_fields(files: Files, source: DownwardVolume, pod: Pod) -> None:
     for item in source.items:
-        files[item.path] = MountedFile(pod.field(item.field_ref.field_path) or "" if item.field_ref else "")
+        files[item.path] = MountedFile((item.field_ref and pod.field(item.field_ref.field_path)) or "", item.mode)
 
 
 def mounted_folders(
@@ -176,7 +178,7 @@ def write_files(folder: Path, files: Files) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         path.write_text(text, encoding="utf-8")
-        path.chmod(mode & 0o555)
+        path.chmod((DEFAULT_MODE if mode is None else mode) & 0o555)
 
 
 def alike_in_all_pods(files: Files, own: Path, copies: Path) -> tuple[Files, Path | None]:
