@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
+from tests.compiler.controllers import pods
 from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer, needs_crds, problems_of, the, variables, written
+from tests.compiler.targets import on, profile_for
 
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
@@ -602,3 +604,14 @@ def test_releases_that_are_named_are_not_fetched_anew() -> None:
 def test_bounds_are_in_order() -> None:
     with pytest.raises(ValueError, match="swap them"):
         ray(scaled(5, 1))
+
+
+def test_the_longest_name_of_a_run_is_cut_as_kuberay_cuts_it() -> None:
+    """``PodName`` of ray-operator/controllers/ray/utils/util.go: 50 characters before what the pod is."""
+    result = compiled(on("ray-job", run="n" * 38), profile_for("ray-job"))
+    made = [one for one in pods(result.manifests) if one.role != "submitter"]
+    assert len(result.plan.name) == RayJob.longest_name
+    assert all(len(pod.host) <= 63 for pod in made)
+    cluster = f"{result.plan.name}-abcde"
+    prefixes = {pod.manifest["metadata"]["generateName"] for pod in made}
+    assert prefixes == {f"{cluster[:50]}-head-", f"{cluster[:50]}-worker-"}

@@ -207,13 +207,18 @@ def _pod(cluster: Mapping[str, Any], kind: str, group: str, spec: Mapping[str, A
         **({"ray.io/worker-group-replica-index": str(index // spec.get("numOfHosts", 1))} if kind == "worker" else {}),
     }  # fmt: skip
     annotations = {**own.get("annotations", {}), **({"ray.io/ft-enabled": "false"} if kind == "head" else {})}
-    prefix = f"{name}-head-" if kind == "head" else f"{name}-{group}-worker-"
+    prefix = f"{(name if kind == 'head' else f'{name}-{group}')[:_LONGEST]}-{kind}-"
     metadata = {"generateName": prefix, "labels": labels, **({"annotations": annotations} if annotations else {})}
     _schedule(pod, metadata, cluster, group, around)
     made = child(cluster, "Pod", f"{prefix}{around.suffix}", metadata=metadata, spec=pod)
     if kind == "head":
         return Pod("head", 0, _head_name(cluster), made)
-    return Pod(group, index, f"{name}-{group}-worker-{index}", made)
+    kept = name[: max(1, _LONGEST - len(group) - 1)]  # a stand-in: KubeRay cuts the group off too, and draws the rest
+    return Pod(group, index, f"{kept}-{group}-worker-{index}", made)
+
+
+_LONGEST = 50
+"""Of a pod's name, before what it is and five drawn characters (utils.PodName)."""
 
 
 def _waiting(container: Tree, address: str) -> Tree:
