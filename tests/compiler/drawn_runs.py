@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from functools import cache
 from math import ceil
+from pathlib import PurePosixPath
 from typing import Any
 
 from hypothesis import strategies as st
@@ -481,6 +482,8 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
     run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
     if run.get("files") and draw(st.booleans()):
         run["file_modes"] = {min(run["files"]): draw(st.sampled_from(("0444", "555")))}
+    if run.get("files") and draw(st.booleans()):
+        run["file_folders"] = [str(PurePosixPath(min(run["files"])).parent)]
     if workload["kind"] in ("script", "command") and draw(st.booleans()):
         stated = {"lineage": draw(st.sampled_from(("first", "7k3m9q2x", "a-2"))), **draw(st.sampled_from(({}, {"by": "own"})))}
         run["checkpoints"] = {**run.get("checkpoints", {}), **stated}

@@ -50,6 +50,7 @@ EDITS: dict[str, Data] = {
     "roles": {"roles": {"node": {"env": {"PLAIN": "edited"}}}},
     "files": {"files": {"/app/settings.json": {"depth": 3}}},
     "file_modes": {"files": {"/app/settings.json": {"depth": 2}}, "file_modes": {"/app/settings.json": "0444"}},
+    "file_folders": {"files": {"/app/settings.json": {"depth": 2}}, "file_folders": ["/app"]},
     "host_network": {"host_network": True},
     "placement": {"placement": {"together": "rack"}},
     "queue": {"queue": "gold"},

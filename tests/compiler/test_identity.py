@@ -132,7 +132,7 @@ MOVING: dict[str, Callable[[Data, Data], Data]] = {
     ),
     "env": lambda cluster, run: {"env": {"APP_NEW": "edited"}},
     "secret": lambda cluster, run: {"env": {"APP_NEW": {"secret": "another-secret", "key": "another-key"}}},
-    "files": lambda cluster, run: {"files": {"/etc/app/new.json": {"edited": True}}, "file_modes": {}},
+    "files": lambda cluster, run: {"files": {"/etc/app/new.json": {"edited": True}}, "file_modes": {}, "file_folders": []},
     "restarts": lambda cluster, run: {"restarts": 77},
     "priority": lambda cluster, run: {"priority": "edited"},
     "queue": lambda cluster, run: {"queue": _another_queue(cluster, run)},

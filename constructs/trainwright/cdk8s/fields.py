@@ -73,6 +73,7 @@ class RunFields(TypedDict, total=False):
     prepare: Mapping[str, Preparation]
     files: Mapping[str, str | Mapping[str, Any]]
     file_modes: Mapping[str, str]
+    file_folders: Sequence[str]
     host_network: bool
     placement: Placement
     node_affinity: NodeAffinity

@@ -155,6 +155,9 @@ class Kueue(Model):
     """ClusterQueue -> its quota. Runs of a queue that is not here are not held against any."""
     wait_for_pods_ready: WaitForPodsReady | None = None
     """What its configuration says under `waitForPodsReady`; null: it waits for no pods."""
+    topology_aware: bool = True
+    """Whether the flavors of its ClusterQueues name a Topology, so that a queue finds the place that `placement.together` asks
+    for; otherwise pods have an affinity in a queue too."""
 
     @property
     def recovery_timeout(self) -> Duration | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity, Where
+from trainwright.findings.codes import found
 from trainwright.findings.locate import at
 from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft, entry_of
@@ -121,16 +122,25 @@ def bring(
     if made and fitted:
         profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
     runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)
+    notes = (*given.findings, *(finding for proposal, _ in fitted for finding in _merged(proposal)))
     if not (made and runs):
-        return Brought(runs, tuple(failed), None, "", notes=given.findings, lacks=tuple(dict.fromkeys(lacks)))
+        return Brought(runs, tuple(failed), None, "", notes=notes, lacks=tuple(dict.fromkeys(lacks)))
     text = profile_text(made.written, {key: (f" {why}",) for key, why in made.guesses.items()})
-    return Brought(runs, tuple(failed), made.data, text, made.runtimes, given.findings)
+    return Brought(runs, tuple(failed), made.data, text, made.runtimes, notes)
+
+
+def _merged(proposal: Proposal) -> Iterator[Finding]:
+    for pointer, jobs in proposal.said.merged.items():
+        pods, kind = proposal.words.data["topology"]["nodes"], proposal.manifest.data["kind"]
+        message = f"the {jobs} Jobs of this {kind} become one, whose pods are numbered from 0 to {pods - 1}"
+        fix = "keep the original where its program, or a webhook of the cluster, tells slices or racks apart by their Job"
+        yield found("TW717", proposal.manifest.where(pointer), message, fix)
 
 
 def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
     """On no runtime that is none, nor on another one of a name that a profile has already."""
     held: dict[str, Data] = {}
-    found = list[Proposal]()
+    able = list[Proposal]()
     for proposal in proposals:
         if proposal.runtime:
             name, entry = entry_of(proposal.runtime)
@@ -142,8 +152,8 @@ def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
                     held[name] = entry
                 except CompileError as error:
                     proposal = proposal.without_runtime(error.findings[0].message)
-        found.append(proposal)
-    return found
+        able.append(proposal)
+    return able
 
 
 def _fitted(proposal: Proposal, compiler: Compiler) -> Fitted | Failed | str:
@@ -163,8 +173,6 @@ _EMPTY: Data = {"cluster": "empty", "kubernetes": "1.34", "node_pools": {"cpu": 
 
 
 def _unread(manifest: Manifest, error: Exception) -> Finding:
-    from trainwright.findings.codes import found
-
     said = str(error) if isinstance(error, LookupError | ValueError) and not isinstance(error, KeyError) else ""
     message = (
         f"{manifest.data.get('kind')} cannot be read as a run: {said or 'a field that it needs is missing, or of another type'}"

@@ -11,7 +11,7 @@ from trainwright.cluster.runtimes import digest_of, held_at, without_server_fiel
 from trainwright.findings.locate import escape
 from trainwright.importing.accounting.matching import references
 from trainwright.importing.pods import Needs
-from trainwright.importing.propose import Proposal
+from trainwright.importing.propose import Proposal, dns_label, unlike
 from trainwright.importing.read import Given
 from trainwright.importing.words import Data
 from trainwright.manifest.gang import SCHEDULERS
@@ -60,6 +60,7 @@ def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
     made.guesses["/kubernetes"] = "no manifest says it"
     _operators(made, proposals)
     _runtimes(made, name, proposals, given)
+    finding_queues = "kueue" in made.data and "topology_aware" not in made.data["kueue"]
     pools = _Pools(made)
     for proposal in proposals:
         nodes = int(proposal.words.data["topology"]["nodes"])
@@ -70,15 +71,21 @@ def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
             else:
                 proposal.words.say(f"/roles/{role}/node_pool", pool)
             _without_adapters(proposal, role, needs, nodes)
-        if level := proposal.needs[""].level:
-            levels = made.data.setdefault("topology", {})
-            named = LEVELS.get(level[0]) or re.sub(r"[^a-z0-9]+", "-", level[0].rpartition("/")[2].lower()).strip("-") or "level"
-            levels[named] = {"label": level[0]}
-            proposal.words.say("/placement/together", named)
+        if level := proposal.level_beside(finding_queues=finding_queues):
+            proposal.put_together(_level(made.data.setdefault("topology", {}), level.label))
     made.data["node_pools"] = pools.found
     for proposal in proposals:
         _namespace(made, proposal, given)
     return made
+
+
+def _level(levels: Data, label: str) -> str:
+    """The name of a level, made where there is none of that label."""
+    named = next((name for name, one in levels.items() if one["label"] == label), "")
+    if not named:
+        named = unlike(LEVELS.get(label) or dns_label(label.rpartition("/")[2]) or "level", levels)
+        levels[named] = {"label": label}
+    return named
 
 
 def _without_adapters(proposal: Proposal, role: str, needs: Needs, nodes: int) -> None:
@@ -115,7 +122,7 @@ class _Pools:
     def _new(self, needs: Needs, taints: list[Data], others: list[Data], adapters: Mapping[str, int]) -> str:
         model = _model(needs.labels)
         base = (model or "gpu").lower() if needs.gpus else "cpu"
-        name = next(one for one in (base, *(f"{base}-{number}" for number in range(2, 1000))) if one not in self.found)
+        name = unlike(base, self.found)
         where = f"/node_pools/{name}"
         pool: Data = {"cpus": _CPUS, "memory": f"{_MEMORY}Gi"}
         self.made.guesses[f"{where}/cpus"] = "a guess, as is the memory: CPUs of one node"
@@ -211,6 +218,10 @@ def _operators(made: Draft, proposals: Sequence[Proposal]) -> None:
             one["gang_scheduler"] = "volcano"
     elif any("queue" in one.words.data for one in proposals):
         made.data["kueue"] = {"version": f"{'.'.join(map(str, KUEUE.last))}.0"}
+        levels = [one.level for one in proposals if "queue" in one.words.data and one.level]
+        if levels and not any(level.of_queue for level in levels):
+            made.data["kueue"]["topology_aware"] = False
+            made.guesses["/kueue/topology_aware"] = "pods in a queue look for their like by themselves"
 
 
 def _runtimes(made: Draft, cluster: str, proposals: Sequence[Proposal], given: Given) -> None:

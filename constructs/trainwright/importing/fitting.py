@@ -20,6 +20,7 @@ def assign(proposals: Sequence[Proposal], cluster: Cluster) -> list[str]:
         What the profile lacks, each once.
     """
     lacks: list[str] = []
+    finding_queues = cluster.kueue is not None and cluster.kueue.topology_aware
     for proposal in proposals:
         lacks += _lacking(proposal, cluster)
         for role, needs in proposal.needs.items():
@@ -33,13 +34,12 @@ def assign(proposals: Sequence[Proposal], cluster: Cluster) -> list[str]:
                 lacks.append(f"a node pool with {' and '.join(one for one in (wanted, amount) if one)}")
             else:
                 proposal.words.say(pointer, pool)
-        if level := proposal.needs[""].level:
-            named = next((name for name, one in cluster.topology.items() if one.label == level[0]), None)
+        if level := proposal.level_beside(finding_queues=finding_queues):
+            named = next((name for name, one in cluster.topology.items() if one.label == level.label), None)
             if named:
-                proposal.words.say("/placement/together", named)
+                proposal.put_together(named)
             else:
-                lacks.append(f"a topology level of label {level[0]}")
-                proposal.words.data = proposal.words.without("/placement")
+                lacks.append(f"a topology level of label {level.label}")
     return list(dict.fromkeys(lacks))
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
+from trainwright.importing.neighbours import PLACE, keeps_apart
 from trainwright.importing.volumes import mount_of, say_mounts
 from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
+from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.said import Part, scalar, variable
 from trainwright.rules.secrets import is_secret
@@ -25,7 +27,6 @@ GPU = re.compile(
 RDMA = re.compile(r"rdma|(^|/)efa$|(^|/)ib$|infiniband|roce|mlnx|hca|(^|[.-])nic", re.IGNORECASE)
 """Extended resources that are adapters of a network."""
 _OF_KUBERNETES = frozenset({"cpu", "memory", "ephemeral-storage"})
-PLACE = {f"{GROUP}/podset-preferred-topology": False, f"{GROUP}/podset-required-topology": True}
 
 
 class Needs(NamedTuple):
@@ -39,8 +40,6 @@ class Needs(NamedTuple):
     cpu: str | None
     memory: str | None
     scheduler: str
-    level: tuple[str, bool] | None
-    """Label of the topology that its pods share, and whether they must."""
 
 
 class Spoken(NamedTuple):
@@ -61,7 +60,7 @@ def main_of(part: Part) -> int:
     return (named or heavy or [number for number, _ in found] or [0])[0]
 
 
-def spoken(part: Part, maps: Mapping[str, Tree], secret: str) -> Spoken:
+def spoken(part: Part, owner: str, maps: Mapping[str, Tree], secret: str) -> Spoken:
     """The words of one part's pods. ``secret`` is the Secret that is to be made for what stands in plain text."""
     spec, number = mapping(part.template, "/spec"), main_of(part)
     container, place = mapping(part.template, f"/spec/containers/{number}"), part.source(f"/spec/containers/{number}")
@@ -70,7 +69,7 @@ def spoken(part: Part, maps: Mapping[str, Tree], secret: str) -> Spoken:
     _environment(words, part, container, number, secret, hidden)
     needs = _resources(words, part, container, number)
     say_mounts(words, spec, container, place, maps)
-    _placement(words, part, spec)
+    _placement(words, part, spec, owner)
     _security(words, part, spec, container, number)
     _life(words, part, spec, container, number)
     _metadata(words, part)
@@ -134,12 +133,11 @@ def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
     adapters = {name: count for name, count in devices.items() if RDMA.search(name)}
     for name, count in devices.items():
         words.say(f"/resources/devices/{escape(name)}", count, source)
-    spec, annotations = mapping(part.template, "/spec"), mapping(part.template, "/metadata/annotations")
-    level = next(((value, PLACE[key]) for key, value in annotations.items() if key in PLACE), None)
+    spec = mapping(part.template, "/spec")
     return Needs(
         {key: str(value) for key, value in mapping(spec, "/nodeSelector").items()},
         tuple(one for _, one in items(spec, "/tolerations") if not _of_lost_nodes(one)),
-        gpu, gpus, adapters, _text_of(amounts.get("cpu")), _text_of(amounts.get("memory")), text(spec, "/schedulerName"), level,
+        gpu, gpus, adapters, _text_of(amounts.get("cpu")), _text_of(amounts.get("memory")), text(spec, "/schedulerName"),
     )  # fmt: skip
 
 
@@ -163,13 +161,13 @@ def _of_lost_nodes(toleration: Tree) -> bool:
     return text(toleration, "/key") in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def _placement(words: Words, part: Part, spec: Tree) -> None:
+def _placement(words: Words, part: Part, spec: Tree, owner: str) -> None:
     node = mapping(spec, "/affinity/nodeAffinity")
     said: dict[str, Any] = {}
-    terms = [one for _, one in items(node, "/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms")]
+    terms = [one for _, one in items(node, f"/{REQUIRED}/nodeSelectorTerms")]
     if len(terms) == 1 and terms[0].keys() == {"matchExpressions"}:
         said["required"] = [_expression(one) for _, one in items(terms[0], "/matchExpressions")]
-    preferred = [one for _, one in items(node, "/preferredDuringSchedulingIgnoredDuringExecution")]
+    preferred = [one for _, one in items(node, f"/{PREFERRED}")]
     if preferred and all(mapping(one, "/preference").keys() == {"matchExpressions"} for one in preferred):
         said["preferred"] = [
             {
@@ -180,8 +178,7 @@ def _placement(words: Words, part: Part, spec: Tree) -> None:
         ]
     if said:
         words.say("/node_affinity", said, part.source("/spec/affinity"))
-    apart = items(spec, "/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution")
-    if any(text(one, "/topologyKey") == "kubernetes.io/hostname" for _, one in apart):
+    if keeps_apart(part.template, owner):
         words.say("/placement/one_per_node", True, part.source("/spec/affinity/podAntiAffinity"))
     for field, key in (("runtimeClassName", "runtime_class"), ("priorityClassName", "priority"),
                        ("serviceAccountName", "service_account"), ("serviceAccount", "service_account")):  # fmt: skip
@@ -290,14 +287,18 @@ def _containers(
     shared = {text(one, "/name"): (text(one, "/mountPath"), one.get("subPath")) for _, one in items(main, "/volumeMounts")}
     found = [("initContainers", index, one) for index, one in items(spec, "/initContainers")]
     found += [("containers", index, one) for index, one in items(spec, "/containers") if index != number]
-    said = [_beside(field, _shown(one, secret, hidden), volumes, shared) for field, _, one in found]
+    said = [_beside(field, _shown(one, volumes, secret, hidden), volumes, shared) for field, _, one in found]
     if said:
         words.say("/containers", said, part.source("/spec"))
 
 
-def _shown(one: Tree, secret: str, hidden: list[tuple[str, str]]) -> Tree:
-    """Without secrets in plain text, and with amounts, which every container of a run states, as requests and limits at once."""
+def _shown(one: Tree, volumes: Mapping[str, Tree], secret: str, hidden: list[tuple[str, str]]) -> Tree:
+    """Without secrets in plain text and mounts of volumes that somebody else puts into the pod, and with amounts, which every
+    container of a run states, as requests and limits at once.
+    """
     stated, env = dict(one), list[Any]()
+    if mounts := [mount for _, mount in items(one, "/volumeMounts")]:
+        stated["volumeMounts"] = [mount for mount in mounts if text(mount, "/name") in volumes]
     for variable_ in one.get("env") or ():
         name, value = text(variable_, "/name"), text(variable_, "/value")
         if is_secret(name, value):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
+from trainwright.importing.neighbours import Level, level_of
 from trainwright.importing.pods import Needs, Spoken, main_of, secrets_in, spoken
 from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
@@ -63,6 +65,8 @@ class Proposal:
     """Why it is in place of one that does."""
     aim: Aim | None = None
     """What it was emitted as, where it was."""
+    level: Level | None = None
+    """The place that its pods with ranks share."""
 
     @property
     def runtime(self) -> Mapping[str, Any] | None:
@@ -71,6 +75,21 @@ class Proposal:
 
     def without_runtime(self, why: str) -> Proposal:
         return replace(self.instead or self, refused=why)
+
+    def level_beside(self, *, finding_queues: bool) -> Level | None:
+        """The same, where a profile asks for it as the object does: by the queue, or by an affinity.
+
+        Args:
+            finding_queues: whether the profile's queues look for places.
+        """
+        asked_of_queue = finding_queues and "queue" in self.words.data
+        return None if self.level and asked_of_queue and not self.level.of_queue else self.level
+
+    def put_together(self, level: str) -> None:
+        """At a level, by its name in the profile."""
+        self.words.say("/placement/together", level)
+        if self.level and self.level.required:
+            self.words.say("/placement/required", True)
 
     @property
     def name(self) -> str:
@@ -118,7 +137,7 @@ def _proposal(
     of_pods = {key: value for part in said.parts for key, value in mapping(part.template, "/metadata/labels").items()}
     labels = {**{key: of_pods[key] for key in (QUEUE_LABEL,) if key in of_pods}, **mapping(metadata, "/labels")}
     words.say("/run", name, "/metadata/name")
-    words.say("/team", team or _dns(str(labels.get(TEAM_LABEL) or labels.get("team") or "")) or "research")
+    words.say("/team", team or dns_label(str(labels.get(TEAM_LABEL) or labels.get("team") or "")) or "research")
     words.say("/namespace", namespace, "/metadata/namespace")
     words.say("/cluster", cluster)
     words.say("/target", said.target, "/kind")
@@ -127,7 +146,8 @@ def _proposal(
         if not mapping(said.runtime, "/spec/podGroupPolicy"):
             words.say("/gang", False)  # nobody would start its pods together
     maps = {text(one.data, "/metadata/name"): one.data for one in given.of_kind("ConfigMap")}
-    pods = [spoken(part, maps, f"{name}-secrets") for part in said.parts]
+    owner = text(metadata, "/name")
+    pods = [spoken(part, owner, maps, f"{name}-secrets") for part in said.parts]
     if is_ours(manifest.data):
         for one in pods:
             one.words.data = without_ours(one.words.data, objects)
@@ -139,28 +159,31 @@ def _proposal(
     _queue(words, labels, said, base, supervised=ours is not None)
     _topology(words, said, pods, base, work)
     if is_ours(manifest.data):
-        _of_ours(words, base, ours, text(metadata, "/name"))
+        _of_ours(words, base, ours, owner)
     needs = {"": base.needs, **{one.part.role: one.needs for one in pods if one is not base and not one.part.ranks}}
     found = tuple(topologies(said, [*_listed(work.words, "command"), *_listed(work.words, "args")],
                              [*_files(words), name, str(words.data.get("image", ""))],
                              words.data.get("env", {}), int(words.data["topology"]["nodes"])))  # fmt: skip
     hidden = tuple(dict.fromkeys(pair for one in pods for pair in one.hidden))
     aim = Aim(manifest.data, objects, ours or ()) if is_ours(manifest.data) else None
-    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")), aim=aim)
+    level = level_of([part.template for part in said.parts if part.ranks], owner)
+    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")), aim=aim, level=level)
 
 
 def _name(data: Data, names: set[str]) -> str:
     """That of the object, as runs are named; of an object of ours the run's."""
     labels, metadata = mapping(data, "/metadata/labels"), mapping(data, "/metadata")
     ours = text(labels, f"/{escape(RUN_LABEL)}") if is_ours(data) else ""
-    name = _dns(ours or text(metadata, "/name") or text(metadata, "/generateName")) or "run"
-    unique, number = name, 2
-    while unique in names:
-        unique, number = f"{name[: _LONGEST - 3]}-{number}", number + 1
-    return unique
+    return unlike(dns_label(ours or text(metadata, "/name") or text(metadata, "/generateName")) or "run", names)
 
 
-def _dns(name: str) -> str:
+def unlike(name: str, taken: Container[str]) -> str:
+    """The same, or with a number behind it where something else has it; no longer than names of runs."""
+    numbered = (f"{name[: _LONGEST - 3]}-{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
+
+
+def dns_label(name: str) -> str:
     """A DNS-1035 label of at most 40 characters, cut at a dash where it is longer."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     plain = re.sub(r"^[0-9-]+", "", plain)
@@ -188,6 +211,9 @@ def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken, driv
     for one in pods:
         for field in ("files", "file_modes"):
             _copy(words, one, field)
+    folders = [_listed(one.words, "file_folders") for one in pods]
+    if alike := [folder for folder in folders[0] if all(folder in each for each in folders)]:
+        words.say("/file_folders", alike)  # in the pods of another role it would hide what their image has there
     for field in (*OF_RANKS, "security", "resources"):
         _copy(words, base, field)
     for field in OF_WORK:
@@ -382,10 +408,6 @@ def _topology(words: Words, said: Said, pods: Sequence[Spoken], base: Spoken, wo
     each = stated[0] if stated else processes_each([*_listed(work.words, "command"), *_listed(work.words, "args")])
     if each and each != (base.needs.gpus or 1):
         words.say("/topology/processes_per_node", each, stated[1] if stated else base.part.source("/spec/containers/0/command"))
-    if base.needs.level:
-        words.say("/placement/together", "")  # the profile names it
-        if base.needs.level[1]:
-            words.say("/placement/required", True)
 
 
 def _hide(words: Words, secret: str) -> tuple[tuple[str, str], ...]:

@@ -10,9 +10,10 @@ from trainwright.findings import CompileError
 from trainwright.importing.accounting.pairing import leaves
 from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.fit import Compiler, Fitted
+from trainwright.importing.neighbours import Level, keeps_apart, shares
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
-from trainwright.importing.words import Data
+from trainwright.importing.words import Data, removed
 from trainwright.manifest.pods import mounted_volumes
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
@@ -98,7 +99,7 @@ def _missing(proposal: Proposal, fitted: Fitted) -> Iterator[tuple[str, Data]]:
     for part in proposal.said.parts:
         pod = ours.get(part.role)
         if pod is not None:
-            for patch in _of_pod(part, pod, text(proposal.manifest.data, "/metadata/name")):
+            for patch in _of_pod(part, proposal.level, pod, text(proposal.manifest.data, "/metadata/name")):
                 yield part.role, patch
 
 
@@ -113,8 +114,12 @@ def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
     return {pod.role: pod.spec for pod in reversed(made.every_pod)} if made else {}
 
 
-def _of_pod(part: Part, pod: Tree, name: str) -> Iterator[Data]:
+def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[Data]:
     spec, number = mapping(part.template, "/spec"), main_of(part)
+    if keeps_apart(part.template, name):
+        spec = removed(spec, ["affinity", "podAntiAffinity"])
+    if part.ranks and level and not level.of_queue and shares(pod, level):
+        spec = removed(spec, ["affinity", "podAffinity"])
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
         if not (name and "affinity" in patch and _names(patch, name)):  # it speaks of pods that are called otherwise here
             yield patch
@@ -141,8 +146,9 @@ def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
             continue
         if field == "securityContext" and key in ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup", "privileged"):
             continue
-        if isinstance(value, Mapping) and isinstance(ours.get(key), Mapping):
-            yield from ({key: patch} for patch in _differences(value, ours[key], key))
+        mine = ours.get(key, {} if key == "securityContext" else None)
+        if isinstance(value, Mapping) and isinstance(mine, Mapping):
+            yield from ({key: patch} for patch in _differences(value, mine, key))
         elif isinstance(value, list) and is_keyed(value, key) and isinstance(ours.get(key), list):
             name = merge_key(key)
             for item in value:
@@ -152,11 +158,5 @@ def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
             lacking = [one for one in value if one not in ours.get(key, [])]
             if lacking:
                 yield {key: lacking}
-        elif key == "affinity":
-            yield {
-                key: {
-                    kind: one for kind, one in value.items() if kind != "nodeAffinity" or "nodeAffinity" not in ours.get(key, {})
-                }
-            }
         else:
             yield {key: copy.deepcopy(value)}

@@ -157,7 +157,9 @@ def _is_text(config_map: Tree) -> bool:
 
 
 def _say_files(words: Words, volume: Tree, mount: Tree, path: str, config_map: Tree, source: str) -> None:
-    """Keys of a ConfigMap that is at hand: files of the run, so that an edit of one is a new run."""
+    """Keys of a ConfigMap that is at hand: files of the run, so that an edit of one is a new run. Without a ``subPath`` they are
+    all that is in their folder.
+    """
     stated, data = mapping(volume, "/configMap"), mapping(config_map, "/data")
     listed = {text(one, "/key"): one for _, one in items(stated, "/items")}
     below = text(mount, "/subPath")
@@ -170,3 +172,5 @@ def _say_files(words: Words, volume: Tree, mount: Tree, path: str, config_map: T
         mode = whole(listed.get(key, {}), "/mode", whole(stated, "/defaultMode"))
         if mode is not None and mode != 0o644:
             words.say(f"/file_modes/{escape(where)}", f"{mode:04o}", source)
+    if not below and any(name.startswith(f"{path.rstrip('/')}/") for name in words.data.get("files", ())):
+        words.say("/file_folders", [*words.data.get("file_folders", ()), path], source)

@@ -61,12 +61,18 @@ def managed_by(resolution: Resolution) -> Tree:
     return {"managedBy": Why(MULTIKUEUE, pointer, "the queue sends the run to another cluster, and nothing may start it here")}
 
 
+def finds_places(resolution: Resolution) -> bool:
+    """Whether the queue of a run looks for the place of its pods."""
+    kueue = resolution.cluster.kueue
+    return bool(resolution.run.queue) and kueue is not None and kueue.topology_aware
+
+
 def pod_annotations(resolution: Resolution, role: Role) -> Tree:
     """What topology-aware scheduling reads on pods. It picks a place for the pods of one role, so a pod without ranks, alone in
     its role, has none to be near to.
     """
     run = resolution.run
-    if not (role.holds_ranks and run.placement.together and run.queue and resolution.cluster.kueue):
+    if not (role.holds_ranks and run.placement.together and finds_places(resolution)):
         return {}
     key = f"{GROUP}/podset-required-topology" if run.placement.required else f"{GROUP}/podset-preferred-topology"
     level = resolution.cluster.topology[run.placement.together].label

@@ -64,6 +64,8 @@ class Said(NamedTuple):
     """The same where a run cannot refer to that object, whose parts are then the run's own."""
     claims: Mapping[str, Mapping[str, Any]] = {}
     """Claims that the controller makes for the pods, by the names that ``parts`` mount them by."""
+    merged: Mapping[str, int] = {}
+    """Pointer of a number of Jobs -> that number, where a run has one Job with all their pods."""
 
 
 def count(owner: object, pointer: str, default: int = 1) -> int:

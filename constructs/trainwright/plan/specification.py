@@ -265,6 +265,10 @@ SOURCES: dict[str, tuple[str, str]] = {
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""
 
 
+_HOSTS = "hostfile"
+"""Key of mpirun's host file."""
+
+
 class Payload(NamedTuple):
     """One file: a key of the run's ConfigMap, and where pods find it."""
 
@@ -275,11 +279,8 @@ class Payload(NamedTuple):
     reason: str
     answers: Mapping[str, tuple[str, str]] = {}
     """Pointer into a JSON file -> source and reason of what is there; the nearest entry answers."""
-
-    @property
-    def mounted_alone(self) -> bool:
-        """Whether it has a mount of its own; the trainer's own files share a folder."""
-        return not self.path.startswith(f"{SPEC_DIRECTORY}/")
+    folder: str | None = None
+    """Where it is mounted together with others, and hides what the image has there; None for a file that is mounted alone."""
 
 
 def plan_payloads(
@@ -293,23 +294,34 @@ def plan_payloads(
         rendered = spec.model_dump(mode="json", exclude_none=True)
         reason = "the run's specification, the one file that the supervisor reads"
         answers = SOURCES | dict(_defaults(run.workload)) | _directory_sources(run)
-        payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, answers))
+        path = f"{SPEC_DIRECTORY}/{SPEC_FILE}"
+        payloads.append(Payload(SPEC_FILE, path, _json(rendered), "trainwright", reason, answers, SPEC_DIRECTORY))
     if deepspeed is not None:
         reason = "DeepSpeed's configuration, made from the plan"
         path = f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"
-        payloads.append(Payload(DEEPSPEED_FILE, path, _json(deepspeed), "trainwright", reason, DEEPSPEED_SOURCES))
+        payloads.append(Payload(DEEPSPEED_FILE, path, _json(deepspeed), "trainwright", reason, DEEPSPEED_SOURCES, SPEC_DIRECTORY))
     if hosts is not None:
         reason = "the hosts of the ranks and their slots, for mpirun"
-        payloads.append(Payload("hostfile", hosts[0], hosts[1], "run:/topology", reason))
+        payloads.append(Payload(_HOSTS, hosts[0], hosts[1], "run:/topology", reason))
     if packages := packages_of(run):
         path, text = f"{SPEC_DIRECTORY}/{REQUIREMENTS}", "".join(f"{package}\n" for package in packages)
-        payloads.append(Payload(REQUIREMENTS, path, text, SOURCE, "what pip installs before the program starts"))
+        reason = "what pip installs before the program starts"
+        payloads.append(Payload(REQUIREMENTS, path, text, SOURCE, reason, folder=SPEC_DIRECTORY))
+    return (*payloads, *_files_of(run))
+
+
+def _files_of(run: Run) -> Iterator[Payload]:
+    """The run's own files, each under a key of its own: in a folder its name, unless that is one of ours or taken."""
+    keys = {SPEC_FILE, DEEPSPEED_FILE, REQUIREMENTS, _HOSTS}
     for number, (path, content) in enumerate(run.files.items()):
         text = content if isinstance(content, str) else _json(content)
         source = f"run:/files/{escape(path)}"
         of_file = {} if isinstance(content, str) else {"": (source, "as asked")}
-        payloads.append(Payload(f"file-{number}-{_file_key(path)}", path, text, source, "as asked", of_file))
-    return tuple(payloads)
+        folder = next((one for one in run.file_folders if PurePosixPath(path).is_relative_to(one)), None)
+        name = PurePosixPath(path).name
+        plain = folder is not None and name not in keys and _KEY.fullmatch(name) is not None
+        keys.add(key := name if plain else f"file-{number}-{_file_key(path)}")
+        yield Payload(key, path, text, source, "as asked", of_file, folder)
 
 
 def _defaults(model: BaseModel, path: str = "") -> Iterator[tuple[str, tuple[str, str]]]:
@@ -331,6 +343,10 @@ def _directory_sources(run: Run) -> dict[str, tuple[str, str]]:
     if source == "trainwright":
         return {}
     return {"/work/state_directory": (source, reason), DIRECTORY: (source, SOURCES[DIRECTORY][1])}
+
+
+_KEY = re.compile(r"(?!file-\d)[a-zA-Z0-9][-._a-zA-Z0-9]{0,199}")
+"""A name that is a key as it is, and none that is made here."""
 
 
 def _file_key(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
@@ -115,6 +116,10 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _is_in(path: str, folder: str) -> bool:
+    return PurePosixPath(path).is_relative_to(folder)
+
+
 class Placement(Model):
     """Where the pods of a run are in relation to each other."""
 
@@ -207,6 +212,10 @@ class Run(Model):
     """Path in the pod -> a short text, or keys and values that are written as JSON."""
     file_modes: ByPath[FileMode] = Field(default_factory=dict)
     """One of `files` -> its permissions, as `"0555"` for a script that is started by its name. Default: 0644."""
+    file_folders: ListOf[MountPath] = ()
+    """Folders that hold those of `files` which are in them, and nothing of the image, in the pods of every role. Default: each
+    file is put beside what the image has there.
+    """
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""
     placement: Placement = Field(default_factory=Placement.model_construct)
@@ -319,6 +328,17 @@ class Run(Model):
         if unknown := next((path for path in self.file_modes if path not in self.files), None):
             message = f"file_modes has {unknown}, which is not among files; write the file there, or remove its mode"
             raise PlacedError(message, "file_modes", unknown)
+        return self
+
+    @model_validator(mode="after")
+    def _folders_hold_files(self) -> Self:
+        for number, folder in enumerate(self.file_folders):
+            if not any(_is_in(path, folder) for path in self.files if path != folder):
+                message = f"none of files is in {folder}; write one there, or remove the folder"
+                raise PlacedError(message, "file_folders", number)
+            if other := next((one for one in self.file_folders[:number] if _is_in(folder, one) or _is_in(one, folder)), None):
+                message = f"{folder} and {other} are one folder, or one is in the other; keep the outer one"
+                raise PlacedError(message, "file_folders", number)
         return self
 
     @model_validator(mode="after")

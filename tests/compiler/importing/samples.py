@@ -118,6 +118,7 @@ files:
   /scripts/train.py: |
     import torch
     print(torch.__version__)
+file_folders: [/scripts]
 mounts: {/data: {claim: corpus, read_only: true}}
 resources: {cpu: 96, memory: 900Gi, shared_memory: 64Gi}
 restarts: 2

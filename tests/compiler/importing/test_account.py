@@ -211,6 +211,15 @@ def test_elsewhere_a_slash_and_an_empty_word_say_something() -> None:
     assert said["spec/storageClassName"] == "lost", "it asks for no class, and not for the default one"
 
 
+def test_what_says_nothing_does_where_ours_says_something() -> None:
+    there, plain, privileged = ({"name": "m", **said} for said in (
+        {"securityContext": {"privileged": False}}, {}, {"securityContext": {"privileged": True}},
+    ))  # fmt: skip
+    place = f"{CONTAINERS}/m/securityContext/privileged"
+    assert fates([job("a", there)], job("a", plain))[place] == "listed"
+    assert fates([job("a", there)], job("a", privileged))[place] == "changed"
+
+
 def test_an_event_is_the_same_among_others() -> None:
     one = {"event": "PodEvicted", "action": "RestartJob"}
     there = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"policies": [one]}}
@@ -219,6 +228,31 @@ def test_an_event_is_the_same_among_others() -> None:
     assert said["spec/policies/0/event"] == "renamed"
     said = fates([there], there | {"spec": {"policies": [both | {"events": ["PodFailed"]}]}})
     assert said["spec/policies/0/event"] == "changed"
+
+
+@pytest.mark.parametrize(("source", "fate"), [
+    ({"secret": {"secretName": "keys"}}, "listed"), ({"projected": {"sources": []}}, "listed"),
+    ({"persistentVolumeClaim": {"claimName": "data"}}, "lost"), ({"hostPath": {"path": "/data"}}, "lost"),
+])
+def test_a_mount_of_what_the_node_writes_is_read_only_anyway(source: Data, fate: str) -> None:
+    mount: Data = {"name": "v", "mountPath": "/v"}
+    both = ({**mount, "readOnly": True}, mount)
+    there, here = (job("a", {"name": "m", "volumeMounts": [one]}, volumes=[{"name": "v", **source}]) for one in both)
+    assert fates([there], here)[f"{CONTAINERS}/m/volumeMounts//v/readOnly"] == fate
+
+
+def test_files_of_a_config_map_in_their_folder() -> None:
+    mount = {"name": "scripts", "mountPath": "/scripts"}
+    items = [{"key": "train.py", "path": "sub/train.py"}]
+    code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}, "data": {"train.py": "print()"}}
+    there, here = (
+        job(name, {"name": "m", "volumeMounts": [{**mount, "name": volume}]},
+            volumes=[{"name": volume, "configMap": {"name": config_map, "items": items}}])
+        for name, volume, config_map in (("a", "scripts", "code"), ("a-0", "files-0", "a-0"))
+    )  # fmt: skip
+    said = fates([there, code], here, code | {"metadata": {"name": "a-0"}})
+    assert set(said.values()) == {"same", "renamed"}
+    assert fates([code, there], here, code | {"metadata": {"name": "a-0"}})["data/train.py"] == "same"
 
 
 def test_files_of_a_config_map_that_are_the_runs_own() -> None:
@@ -265,6 +299,14 @@ def test_a_token_is_not_repeated() -> None:
         ours_of(job("a", {"name": "m", "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]})),
     )
     assert token not in repr(told)
+
+
+@pytest.mark.parametrize("harmless", ["", "true"])
+def test_not_every_value_of_such_a_name_is_a_token(harmless: str) -> None:
+    there = job("a", {"name": "m", "env": [{"name": "AWS_SESSION_TOKEN", "value": harmless}]})
+    (told,) = account([there], ours_of(job("a", {"name": "m"})))
+    (value,) = (verdict for verdict in told.verdicts if verdict.place.endswith("value"))
+    assert (value.place, value.was) == (f"{CONTAINERS}/m/env/AWS_SESSION_TOKEN/value", harmless)
 
 
 def job_set(name: str, **roles: Data) -> Data:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.compiler.importing.samples import PYTORCH, PYTORCH_AS_A_RUN, SAMPLES
+from tests.compiler.importing.test_accounts import told
 from tests.compiler.public.cases import NAMES, case
 
 from trainwright.cluster import Cluster
+from trainwright.importing.accounting.account import Verdict
+from trainwright.importing.accounting.side import Fate
 from trainwright.importing.bring import Brought, Imported, bring
 from trainwright.importing.read import Source, read
 from trainwright.reading import validate
@@ -213,6 +216,36 @@ def ways(node: Any, way: tuple[Any, ...] = ()) -> Any:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield (*way, key)
         yield from ways(value, (*way, key))
+
+
+SLICES = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: slices}
+spec:
+  replicatedJobs:
+  - name: reads
+    replicas: 3
+    template: {spec: {template: {spec: {containers: [{name: r, image: 'r:1', command: [reads]}]}}}}
+  - name: slice
+    replicas: JOBS
+    template:
+      spec:
+        completions: 4
+        parallelism: 4
+        template:
+          spec:
+            containers: [{name: t, image: 'jax:1', command: [python, t.py], resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
+def test_jobs_that_become_one_are_a_warning() -> None:
+    """Of the pods that train alone: those of another role have no numbers that a program counts on."""
+    found = brought(SLICES.replace("JOBS", "2"))
+    (warning,) = found.notes
+    assert (warning.code, warning.where.line) == ("TW717", 11)
+    assert warning.message == "the 2 Jobs of this JobSet become one, whose pods are numbered from 0 to 7"
+    assert not brought(SLICES.replace("JOBS", "1")).notes
 
 
 ON_A_RUNTIME = """
@@ -539,6 +572,195 @@ def test_shared_memory_without_a_size_is_half_of_the_memory(stated: str, tmp_pat
     run = assert_whole(SHARED_MEMORY.replace("limits", stated), tmp_path)
     assert run.run["resources"]["shared_memory"] == "2Gi"
     assert run.run["roles"]["head"]["resources"]["shared_memory"] == "2Gi"
+
+
+APART = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: apart}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        metadata: {labels: {app: trains}}
+        spec:
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+              - {labelSelector: {APP}, topologyKey: KEY}
+          containers: [{name: pytorch, image: 'pt:2', command: [torchrun, t.py]}]
+"""
+
+
+@pytest.mark.parametrize(("app", "key", "is_a_word"), [
+    ("matchLabels: {app: trains}", "kubernetes.io/hostname", True), ("matchLabels: {app: trains}", "rack", False),
+    ("matchLabels: {app: serves}", "kubernetes.io/hostname", False), ("", "kubernetes.io/hostname", False),
+    ("matchLabels: {training.kubeflow.org/job-name: apart}", "kubernetes.io/hostname", True),
+])  # fmt: skip
+def test_one_pod_a_node_is_a_word_where_the_pods_keep_apart_from_each_other(app: str, key: str, is_a_word: bool) -> None:
+    run = only(APART.replace("APP", app).replace("KEY", key)).run
+    assert (run.get("placement") == {"one_per_node": True}) is is_a_word
+    assert ("overrides" in run) is not is_a_word
+
+
+def verdicts(text: str) -> dict[str, Verdict]:
+    """The last part of a leaf's place -> what became of it."""
+    return {one.place.rpartition("/")[2]: one for each in told(Source("given.yaml", text)) for one in each.account.verdicts}
+
+
+def near(term: str, *, weight: int | None = None, queue: str = "", key: str = "example.com/rack") -> str:
+    """Pods that want to be where others are; ``term`` selects those."""
+    stated = f"{{labelSelector: {{{term}}}, topologyKey: {key}}}"
+    rule, one = ("required", stated) if weight is None else ("preferred", f"{{weight: {weight}, podAffinityTerm: {stated}}}")
+    text = APART.replace("podAntiAffinity", "podAffinity").replace("{labelSelector: {APP}, topologyKey: KEY}", one)
+    text = text.replace("requiredDuring", f"{rule}During")
+    return text.replace("{name: apart}", f"{{name: apart, labels: {{kueue.x-k8s.io/queue-name: {queue}}}}}") if queue else text
+
+
+ITS_OWN = "matchExpressions: [{key: app, operator: In, values: [trains]}]"
+
+
+@pytest.mark.parametrize("queue", ["", "gold"])
+@pytest.mark.parametrize(("weight", "placement"), [(None, {"together": "rack", "required": True}), (100, {"together": "rack"})])
+def test_one_place_is_a_word_where_the_pods_want_to_be_with_each_other(weight: int | None, placement: Any, queue: str) -> None:
+    """Without a queue, or in one that does not look for places."""
+    text = near(ITS_OWN, weight=weight, queue=queue)
+    found = brought(text)
+    (run,) = found.runs
+    assert run.run["placement"] == placement
+    assert "overrides" not in run.run
+    assert found.profile is not None
+    assert found.profile["topology"] == {"rack": {"label": "example.com/rack"}}
+    assert found.profile.get("kueue", {}).get("topology_aware", True) is not bool(queue)
+    assert only(emitted(run), run.compiled.cluster).run == run.run
+    assert "podAffinity" in emitted(run)
+    said = verdicts(text)
+    assert said["topologyKey"].fate is Fate.SAME
+    assert said["trains (1)"].fate is Fate.CHANGED
+    assert not said["trains (1)"].lost
+    assert said["trains (1)"].why.startswith("all pods with ranks in one such place")
+
+
+BESIDE = "{weight: 50, podAffinityTerm: {labelSelector: {matchLabels: {app: cache}}, topologyKey: example.com/zone}}"
+LEADER = """    Master:
+      replicas: 1
+      template: {spec: {containers: [{name: pytorch, image: 'pt:2', command: [torchrun, t.py]}]}}
+"""
+
+
+@pytest.mark.parametrize("text", [
+    near("matchLabels: {app: serves}"), near("matchLabels: {batch.kubernetes.io/job-name: prepare}"),
+    near("matchExpressions: [{key: other, operator: DoesNotExist}]"), near(ITS_OWN, weight=7),
+    near(ITS_OWN, weight=100).replace("- {weight", f"- {BESIDE}\n              - {{weight"),
+    near(ITS_OWN, key="kubernetes.io/hostname"), near(ITS_OWN).replace("    Worker:", f"{LEADER}    Worker:"),
+])  # fmt: skip
+def test_any_other_wish_to_be_near_is_an_override(text: str) -> None:
+    """Of other pods, of nearly all, weighed otherwise, one of several, of one role alone."""
+    run = only(text).run
+    assert "placement" not in run
+    assert "podAffinity" in json.dumps(run["overrides"])
+    assert not [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if one.lost]
+
+
+def test_a_queue_that_finds_places_changes_no_affinity() -> None:
+    """Kueue would admit no pods with its annotation where flavors name no Topology."""
+    text, aware = near(ITS_OWN, queue="gold"), brought(near(ITS_OWN, queue="gold")).profile
+    assert aware is not None
+    aware["kueue"].pop("topology_aware")
+    on_profile = only(text, validate(Cluster, parse_yaml(json.dumps(aware), "profile.yaml")))
+    asks = "metadata: {labels: {app: trains}, annotations: {kueue.x-k8s.io/podset-required-topology: example.com/rack}}"
+    beside = APART.replace("metadata: {name: apart}", "metadata: {name: asks, labels: {kueue.x-k8s.io/queue-name: gold}}")
+    beside = beside.replace("metadata: {labels: {app: trains}}", asks).replace("APP", "").replace("KEY", "kubernetes.io/hostname")
+    asking, drafted = brought(f"{beside}---{text}").runs
+    assert asking.run["placement"] == {"together": "rack", "required": True}
+    for one in (on_profile, drafted):
+        assert "placement" not in one.run
+        assert "podAffinity" in json.dumps(one.run["overrides"])
+        assert "podset-required-topology" not in emitted(one)
+
+
+def test_levels_have_names_that_differ() -> None:
+    names = ["rack", "rack-2", "rack-3", "level"]
+    labels = ["example.com/rack", "example.org/rack", "example.com/1rack", "example.com/7"]
+    texts = [near(ITS_OWN, key=label).replace("name: apart", f"name: apart-{place}") for place, label in enumerate(labels)]
+    found = brought("---".join(texts))
+    assert found.profile is not None
+    assert [(name, one["label"]) for name, one in found.profile["topology"].items()] == list(zip(names, labels, strict=True))
+    assert [one.run["placement"]["together"] for one in found.runs] == names
+    assert "placement" not in only(near(ITS_OWN, key="'no label'")).run
+
+
+def test_what_keeps_off_others_is_lost_where_nothing_keeps_it() -> None:
+    text = APART.replace("APP", "matchLabels: {app: apart-server}").replace("KEY", "kubernetes.io/hostname")
+    text = text.replace("          affinity:", "          hostNetwork: true\n          affinity:")
+    said = verdicts(text)
+    assert said["app"].lost
+
+
+def test_a_place_without_a_level_in_the_profile_stays_as_it_is() -> None:
+    profile = brought(near(ITS_OWN)).profile
+    assert profile is not None
+    apart = "podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: trains}}, "
+    text = near(ITS_OWN).replace("affinity:\n", f"affinity:\n            {apart}topologyKey: kubernetes.io/hostname}}]}}\n")
+    own = {key: value for key, value in profile.items() if key != "topology"}
+    there = brought(text, validate(Cluster, parse_yaml(json.dumps(own), "profile.yaml")))
+    (run,) = there.runs
+    assert there.lacks == ("a topology level of label example.com/rack",)
+    assert run.run["placement"] == {"one_per_node": True}
+    assert "podAffinity" in json.dumps(run.run["overrides"])
+
+
+def test_a_mount_of_what_an_operator_puts_into_the_pod_costs_no_container() -> None:
+    beside = "{name: reads, image: 'b:1', volumeMounts: [{name: operators, mountPath: /o}, {name: dshm, mountPath: /m}]}"
+    (container,) = only(SHARED_MEMORY.replace("containers: [", f"initContainers: [{beside}], containers: [")).run["containers"]
+    assert (container["name"], container["mounts"]) == ("reads", {"/m": {"same_as": "/dev/shm"}})
+
+
+def test_a_folder_of_one_role_stays_beside_what_the_others_have_in_their_image() -> None:
+    master = "Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, image: 'pt:2', command: [torchrun, t.py], " \
+        "volumeMounts: [{name: code, mountPath: /app}]}], volumes: [{name: code, configMap: {name: code}}]}}}"
+    text = APART.replace("    Worker:", f"    {master}\n    Worker:").replace("APP", "").replace("KEY", "rack")
+    code = '\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: code}, data: {t.py: "print()"}}\n'
+    run = only(text + code).run
+    assert run["files"] == {"/app/t.py": "print()"}
+    assert "file_folders" not in run
+
+
+FOLDERS = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: folders}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: c
+        image: 'a:1'
+        command: [python, /app/t.py, --config=/etc/one.yaml]
+        volumeMounts:
+        - {name: code, mountPath: /app/}
+        - {name: data, mountPath: /app/data}
+        - {name: settings, mountPath: /settings}
+        - {name: settings, mountPath: /etc/one.yaml, subPath: one.yaml}
+      volumes:
+      - {name: code, configMap: {name: code, defaultMode: 0555}}
+      - {name: settings, configMap: {name: settings, items: [{key: one.yaml, path: sub/one.yaml}]}}
+      - {name: data, persistentVolumeClaim: {claimName: data}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: code}, data: {t.py: "print()"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {one.yaml: "a: 1"}}
+"""
+
+
+def test_a_folder_of_a_config_map_stays_one_unless_something_is_mounted_in_it() -> None:
+    run = only(FOLDERS)
+    assert run.run["files"] == {"/app/t.py": "print()", "/settings/sub/one.yaml": "a: 1"}
+    assert run.run["file_modes"] == {"/app/t.py": "0555"}
+    assert run.run["file_folders"] == ["/settings"]
+    assert [one.pointer for one in run.dropped] == ["/file_folders/0"]
 
 
 def test_pods_that_never_come_back_end_the_run() -> None:

@@ -108,11 +108,13 @@ def test_pods_are_together_by_kueue_or_by_affinity(required: bool, word: str) ->
     ((place, level),) = keys(queued, f"kueue.x-k8s.io/podset-{word}-topology")
     assert (level, place.endswith("/template/metadata/annotations")) == ("example.com/rack", True)
     assert not list(keys(queued, "podAffinity")), "Kueue picks the place itself"
-    ((_, affinity),) = keys(on("job-set", run, RACK), "podAffinity")
-    ((rule, (term,)),) = affinity.items()
-    assert rule == f"{word}DuringSchedulingIgnoredDuringExecution"
-    term = term if required else term["podAffinityTerm"]
-    assert term["topologyKey"] == "example.com/rack"
+    unaware = {"kueue": KUEUE["kueue"] | {"topology_aware": False}}
+    for alone in (on("job-set", run, RACK), on("job-set", run | {"queue": "gold"}, unaware | RACK)):
+        ((_, affinity),) = keys(alone, "podAffinity")
+        ((rule, (term,)),) = affinity.items()
+        assert rule == f"{word}DuringSchedulingIgnoredDuringExecution"
+        assert (term if required else term["podAffinityTerm"])["topologyKey"] == "example.com/rack"
+        assert not list(keys(alone, f"kueue.x-k8s.io/podset-{word}-topology"))
 
 
 MANAGER_AT = {

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.compiler.example import Data, command, compiled, findings, script
+from tests.compiler.example import RUN, Data, command, compiled, findings, script
+from tests.compiler.findings.page import overlay
 
+from trainwright.findings import CompileError
+from trainwright.reading import validate_data
 from trainwright.report.plan import plan_rows
+from trainwright.run import Run
 from trainwright_trainer.contract.training import Training
 
 
@@ -111,6 +115,66 @@ def test_each_file_is_mounted_alone_so_that_its_folder_stays_as_it_is() -> None:
     for path, key in keys.items():
         assert (mounts[path]["subPath"], mounts[path]["readOnly"]) == (key, True)
     assert "subPath" not in mounts["/etc/trainwright"]
+
+
+def test_a_folder_of_files_alone_is_mounted_as_a_whole() -> None:
+    others: Data = {"/opt/my app/sub/run.json": "x", "/opt/my app/sub/.hidden": "", "/opt/my app/b.txt": "another"}
+    asked: Data = {"files": {**FILES, **others}, "file_folders": ["/opt/my app"], "file_modes": {"/opt/my app/b.txt": "0555"}}
+    result = compiled(asked)
+    pod = result.manifests[-1]["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    volumes = {volume["name"]: volume.get("configMap") for volume in pod["volumes"]}
+    folder = mounts["/opt/my app"]
+    assert (folder.get("subPath"), folder["readOnly"]) == (None, True)
+    assert not any(path.startswith("/opt/my app/") for path in mounts), "its files are not mounted by themselves too"
+    assert volumes[folder["name"]] == {
+        "name": result.plan.name,
+        "items": [
+            {"key": "b.txt", "path": "b.txt", "mode": 0o555},
+            {"key": "file-3-.hidden", "path": "sub/.hidden"},
+            {"key": "file-4-run.json", "path": "sub/run.json"},  # the specification is called so
+        ],
+    }
+    assert "items" not in volumes["spec"], "no file there has a mode of its own"
+    assert mounts["/etc/app/a.json"]["subPath"] == "file-0-a.json"
+
+
+@pytest.mark.parametrize("name", ["run.json", "ds_config.json", "requirements.txt", "hostfile", "file-1-b.txt", ".hidden", "a b"])
+def test_a_file_in_a_folder_has_no_key_of_ours_and_none_that_another_has(name: str) -> None:
+    asked: Data = {"files": {f"/app/{name}": "one", "/etc/b.txt": "two"}, "file_folders": ["/app"]}
+    (config,) = [manifest for manifest in compiled(command("train") | asked).manifests if manifest["kind"] == "ConfigMap"]
+    assert config["data"].get(name) != "one"
+    assert sorted(config["data"].values()) == ["one", "two"]
+
+
+def test_a_mode_of_all_files_in_a_folder_is_the_folders() -> None:
+    files = {"/app/a.sh": "a", "/app/b.sh": "b"}
+    result = compiled({"files": files, "file_folders": ["/app"], "file_modes": dict.fromkeys(files, "0555")})
+    [volume] = [volume for volume in result.manifests[-1]["spec"]["template"]["spec"]["volumes"] if volume["name"] == "files-0"]
+    assert volume["configMap"]["defaultMode"] == 0o555
+    assert volume["configMap"]["items"] == [{"key": f"{name}.sh", "path": f"{name}.sh"} for name in "ab"]
+
+
+@pytest.mark.parametrize(("asked", "says"), [
+    ({"file_folders": ["/app"]}, "none of files is in /app"),
+    ({"files": {"/app/a": "x"}, "file_folders": ["/app/a"]}, "none of files is in /app/a"),
+    ({"files": {"/app/b/a": "x"}, "file_folders": ["/app", "/app/b"]}, "/app/b and /app are one folder"),
+    ({"files": {"/app/b/a": "x"}, "file_folders": ["/app/b", "/app"]}, "/app and /app/b are one folder"),
+])
+def test_folders_that_hold_no_files_or_each_other(asked: Data, says: str) -> None:
+    with pytest.raises(CompileError, match=says):
+        validate_data(Run, overlay(RUN, asked), None, {})
+
+
+@pytest.mark.parametrize(("asked", "says"), [
+    ({"files": {"/app/a": "x"}, "file_folders": ["/app"], "mounts": {"/app/data": {"scratch": "1Gi"}}}, "as /app/data is"),
+    ({"files": {"/app/a": "x"}, "file_folders": ["/app"], "mounts": {"/app": {"scratch": "1Gi"}}}, "as /app is"),
+    ({"files": {"/usr/a": "x"}, "file_folders": ["/usr"]}, "would hide what every program in the image needs"),
+    ({"files": {"/tmp/a": "x"}, "file_folders": ["/tmp"], "security": {"read_only_root": True}}, "as /tmp is"),
+])
+def test_folders_in_which_something_is_mounted_or_that_hide_the_system(asked: Data, says: str) -> None:
+    found = [finding for finding in findings(command("train") | asked) if finding.code == "TW233"]
+    assert any(says in finding.message and finding.where.pointer.startswith("/file_folders/") for finding in found)
 
 
 def test_a_command_has_its_files_and_no_specification() -> None:

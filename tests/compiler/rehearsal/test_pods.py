@@ -111,11 +111,12 @@ echo "started by its name"
 
 
 @pytest.mark.parametrize("mode", ["0555", None])
-def test_a_file_of_a_run_is_started_by_its_name_where_its_mode_lets_it(tmp_path: Path, mode: str | None) -> None:
+@pytest.mark.parametrize("folders", [{}, {"file_folders": ["/app"]}], ids=["alone", "folder"])
+def test_a_file_of_a_run_is_started_by_its_name_where_its_mode_lets_it(tmp_path: Path, mode: str | None, folders: Data) -> None:
     run: Data = {"topology": {"kind": "independent", "nodes": 1, "gpus_per_node": 0}, "files": {"/app/start.sh": STARTED}}
     # A program starts the file; in the command itself, TW418 would have refused it.
     starts = command("python3", "-c", "import os; os.execl('/app/start.sh', 'start.sh')")
-    found = compiled({**starts, **run, **({"file_modes": {"/app/start.sh": mode}} if mode else {})})
+    found = compiled({**starts, **run, **folders, **({"file_modes": {"/app/start.sh": mode}} if mode else {})})
     outcome, recorder = play(list(found.manifests), tmp_path / "w")
     if mode:
         assert outcome.status == "Complete"

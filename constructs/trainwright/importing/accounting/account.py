@@ -23,6 +23,7 @@ from trainwright.importing.accounting.ours import Addition, Ours
 from trainwright.importing.accounting.pairing import ABSENT, Leaf, kind_of_name
 from trainwright.importing.accounting.rows import otherwise, row_of, rows
 from trainwright.importing.accounting.side import Fate, Side
+from trainwright.objects.fields import items, text
 from trainwright.operators.operator import makes_pods
 from trainwright.variables.secret import has_secret, looks_secret
 
@@ -107,11 +108,14 @@ def unaccounted(manifest: Manifest) -> Account:
 
 def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
     said = _Said(side, leaf)
+    if side.number is not None and (file := ours.file(side.number, leaf)) is not None:
+        return _of_a_file(said, leaf, file, ours)
     kept = side.kept(leaf)
     if kept is not None and side.number is not None and leaf.here is not None:
         override = ours.is_override(side.number, leaf.here)
         return said(Fate.OVERRIDE if override else kept, leaf.mine, "an override of the run keeps it" if override else "")
-    if (row := row_of("never", said.text, leaf.value)) is not None:
+    row = row_of("never", said.text, leaf.value)
+    if row is not None and ("value" not in row or leaf.mine is ABSENT):  # a value says nothing only where ours says nothing
         return said(Fate.LEFT_OUT, why=row["why"], listed=True)
     if side.is_of_the_server(leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
@@ -136,17 +140,14 @@ def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Ver
     """Of a leaf where ours has nothing."""
     if leaf.value in ([], {}):
         return said(Fate.LEFT_OUT, why="it is empty, and says nothing", listed=True)
+    if _is_of_a_filled_volume(side.view.tree, leaf):
+        return said(Fate.LEFT_OUT, why="the node mounts a volume that it fills itself read-only anyway", listed=True)
     if ours.fills_in(number, leaf):
         return said(Fate.LEFT_OUT, why="the API server or the operator writes the same by itself")
-    if (file := ours.file(number, leaf)) is not None:
-        if (named := ours.under_our_names(leaf.value)) != leaf.value:
-            why = "it names hosts that nothing has any more: they are called after the run's content, which no file of it can say"
-            return said(Fate.CHANGED, leaf.value, f"{why}; as of this run it would be {named[:300]}", stands=file, lost=True)
-        return said(Fate.RENAMED, leaf.value, stands=file)
     if (files := ours.files(number, side, leaf)) is not None:
         return said(Fate.CHANGED, files, "each file of the run stands at its own path, where its folder may have others")
     known = otherwise(said.text, side.view.tree, leaf)
-    if (instead := ours.instead(number, leaf)) is not None:
+    if (instead := ours.instead(number, leaf) or ours.selector(number, side, leaf)) is not None:
         fate = Fate.RENAMED if isinstance(instead[1], list) and leaf.value in instead[1] else Fate.CHANGED
         return said(fate, instead[1], known or ours.why(number, instead[0]), stands=instead[0][1:])
     wanted = side.renamed(leaf.place, leaf.value) if isinstance(leaf.value, str) else leaf.value
@@ -156,6 +157,26 @@ def _absent(said: _Said, side: Side, number: int, leaf: Leaf, ours: Ours) -> Ver
     if known is not None:
         return said(Fate.LEFT_OUT, why=known)
     return said(Fate.LEFT_OUT, why="no word of the run says it, and no override keeps it", lost=True)
+
+
+def _is_of_a_filled_volume(tree: Manifest, leaf: Leaf) -> bool:
+    """Whether it says that the mount of a Secret or the like is read-only."""
+    if leaf.value is not True or (*leaf.place[-3:-2], leaf.place[-1]) != ("volumeMounts", "readOnly"):
+        return False
+    name = text(tree, leaf.pointer.rpartition("/")[0] + "/name")
+    volumes = items(tree, leaf.pointer.rsplit("/", 5)[0] + "/volumes")
+    return any(text(volume, "/name") == name and not _FILLED.isdisjoint(volume) for _, volume in volumes)
+
+
+_FILLED = frozenset({"secret", "configMap", "projected", "downwardAPI"})
+
+
+def _of_a_file(said: _Said, leaf: Leaf, file: str, ours: Ours) -> Verdict:
+    """Of a text that is a file of the run, whatever its key."""
+    if (named := ours.under_our_names(leaf.value)) != leaf.value:
+        why = "it names hosts that nothing has any more: they are called after the run's content, which no file of it can say"
+        return said(Fate.CHANGED, leaf.value, f"{why}; as of this run it would be {named[:300]}", stands=file, lost=True)
+    return said(Fate.SAME, leaf.value) if file == "/".join(leaf.place) else said(Fate.RENAMED, leaf.value, stands=file)
 
 
 def _by_command(side: Side, number: int, leaf: Leaf, ours: Ours) -> tuple[str, str] | None:
@@ -195,13 +216,14 @@ class _Said:
     def __call__(
         self, fate: Fate, now: Any = ABSENT, why: str = "", *, stands: str = "", listed: bool = False, lost: bool = False
     ) -> Verdict:
-        place, was = "/".join((*self._view.place, *self._leaf.place)), self._leaf.value
+        place, was = [str(part) for part in (*self._view.place, *self._leaf.place)], self._leaf.value
         if self._secret:
-            place, was = place.replace(was, _HIDDEN), _HIDDEN
+            place = [part.replace(was, _HIDDEN) if has_secret(was) else part for part in place]  # a word is its own name
+            was = _HIDDEN
         if isinstance(now, str) and (self._secret or has_secret(now)):
             now = _HIDDEN
         pointer = self._view.pointer + self._leaf.pointer
-        return Verdict(fate, place, pointer, was, None if now is ABSENT else now, why, stands, listed, lost)
+        return Verdict(fate, "/".join(place), pointer, was, None if now is ABSENT else now, why, stands, listed, lost)
 
 
 _HIDDEN = "(a secret)"
@@ -209,7 +231,7 @@ _HIDDEN = "(a secret)"
 
 def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
     """Whether a value must not be repeated."""
-    if not isinstance(leaf.value, str):
+    if not isinstance(leaf.value, str) or leaf.value in ("", "true", "false"):
         return False
     variable = leaf.place[-3:-2] == ("env",) and leaf.place[-1] == "value"
     return (

@@ -12,6 +12,7 @@ from trainwright.importing.accounting.matching import Compiled, Manifest, name_o
 from trainwright.importing.accounting.pairing import ABSENT, Item, Leaf, Place, leaves
 from trainwright.importing.accounting.rows import row_of, rows
 from trainwright.importing.accounting.side import Side, equal
+from trainwright.importing.neighbours import keeps_apart, level_of
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, answer_for
 from trainwright.objects.stored import fill_in_pod
@@ -79,7 +80,7 @@ class Ours:
         texts = self._objects[number].manifest.get("data") or {}
         if leaf.place[0] != "data" or self._objects[number].manifest["kind"] != "ConfigMap":
             return None
-        key = next((key for key, text in texts.items() if text == leaf.value), None)
+        key = next((key for key in (leaf.place[-1], *texts) if texts.get(key) == leaf.value), None)
         if key is not None:
             self._told.add((number, f"/data/{escape(key)}"))
         return None if key is None else f"data/{key}"
@@ -108,6 +109,19 @@ class Ours:
                 self._told.add((number, f"{above}/{other}"))
                 return f"{above}/{other}", node[other]
         return None
+
+    def selector(self, number: int, side: Side, leaf: Leaf) -> tuple[str, Any] | None:
+        """Pointer and value of our selector in place of one by which pods find their like by other labels."""
+        above, affinity, _ = leaf.pointer.partition("/spec/affinity/")
+        nearest, found, _ = side.nearest(leaf).rpartition("/labelSelector/")
+        template, name = at(side.view.tree, above), name_of(side.view.tree)
+        if not (affinity and found and isinstance(template, dict)):
+            return None
+        if not (level_of([template], name) if "/podAffinity/" in leaf.pointer else keeps_apart(template, name)):
+            return None
+        pointer = f"{nearest}/labelSelector"
+        self._told.add((number, pointer))
+        return pointer, at(self._objects[number].manifest, pointer)
 
     def elsewhere(self, number: int, side: Side, leaf: Leaf, wanted: Any) -> tuple[int, Leaf] | None:
         """The same field with the same value at another place: above the leaf, in its pod, or in another object."""

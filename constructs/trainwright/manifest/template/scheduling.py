@@ -16,6 +16,10 @@ from trainwright.plan.stated import Stated, nearest
 from trainwright.run import NodeLabel, Run, Toleration
 
 HOST = "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WEIGHT = 100
+"""Of a place that pods would like to share: as much as there is."""
 
 
 def top_labels(resolution: Resolution) -> Tree:
@@ -117,9 +121,9 @@ def node_affinity(run: Run, role: Role | None) -> Tree:
     if stated.required:
         labels = enumerate(stated.required)
         terms = [{"matchExpressions": [Why(_expression(one), f"{found.source}/required/{n}", "as asked") for n, one in labels]}]
-        rules["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+        rules[REQUIRED] = {"nodeSelectorTerms": terms}
     if stated.preferred:
-        rules["preferredDuringSchedulingIgnoredDuringExecution"] = [
+        rules[PREFERRED] = [
             {"weight": one.weight, "preference": {"matchExpressions": [_expression(label) for label in one.labels]}}
             for one in stated.preferred
         ]
@@ -140,13 +144,13 @@ def _affinity(resolution: Resolution, role: Role) -> Tree:
     """
     run, cluster = resolution.run, resolution.cluster
     level = cluster.topology.get(run.placement.together or "")
-    if level is None or not role.holds_ranks or (run.queue and cluster.kueue):
+    if level is None or not role.holds_ranks or kueue.finds_places(resolution):
         return {}
     term = {"labelSelector": _ranks(resolution), "topologyKey": level.label}
     if run.placement.required:
-        rule: Tree = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        rule: Tree = {REQUIRED: [term]}
     else:
-        rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+        rule = {PREFERRED: [{"weight": WEIGHT, "podAffinityTerm": term}]}
     return {"podAffinity": Why(rule, "run:/placement", "all pods with ranks in one such place")}
 
 
@@ -164,7 +168,7 @@ def _anti_affinity(resolution: Resolution, role: Role) -> Tree:
 
 
 def _never_with(selector: Tree) -> Tree:
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": HOST}]}
+    return {REQUIRED: [{"labelSelector": selector, "topologyKey": HOST}]}
 
 
 def _ranks(resolution: Resolution) -> Tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from trainwright.findings.locate import escape
@@ -117,9 +118,11 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     if _sshd_folder(resolution, role):
         empty = Why({}, "trainwright", "what sshd writes, beside read-only files")
         own.append({"name": _free_name(_SSHD, stated), "emptyDir": empty})
-    if _payloads(resolution, role):
-        name = Why(plan.name, "trainwright", "the run's files")
-        own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
+    config_map = {"name": Why(plan.name, "trainwright", "the run's files")}
+    if any(payload.folder in (None, SPEC_DIRECTORY) for payload in _payloads(resolution, role)):
+        own.append({"name": "spec", "configMap": {**config_map, **_own_modes(resolution)}})
+    own += [{"name": name, "configMap": {**config_map, **_of_folder(resolution, folder)}}
+            for name, folder in _file_folders(resolution, role).items()]  # fmt: skip
     if plan.control and plan.control.secret and not role.further:
         own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
     own += bring_volume(resolution, role, brought_volume(resolution, role))
@@ -313,23 +316,44 @@ def _prepared(data: DataPlan, names: dict[str, str]) -> dict[str, Any]:
 
 def _own_modes(resolution: Resolution) -> Tree:
     """All keys by name, where one of them has a mode: a list that is there lists all files."""
-    modes = resolution.run.file_modes
-    items: list[Tree] = []
-    for key, path in ((payload.key, payload.path) for payload in resolution.payloads):
-        mode = Why(int(modes[path], 8), f"run:/file_modes/{escape(path)}", "as asked") if path in modes else None
-        items.append({"key": key, "path": key} | ({} if mode is None else {"mode": mode}))
-    return {"items": items} if modes else {}
+    here = [payload for payload in resolution.payloads if payload.folder in (None, SPEC_DIRECTORY)]
+    modes = [_mode_of(resolution, payload, "mode") for payload in here]
+    items = [{"key": payload.key, "path": payload.key, **mode} for payload, mode in zip(here, modes, strict=True)]
+    return {"items": items} if any(modes) else {}
+
+
+def _of_folder(resolution: Resolution, folder: str) -> Tree:
+    """The files of one of the run's folders, and their permissions: at the folder where all have the same."""
+    here = [payload for payload in resolution.payloads if payload.folder == folder]
+    alike = len({resolution.run.file_modes.get(payload.path) for payload in here}) == 1
+    items = [
+        {"key": payload.key, "path": str(PurePosixPath(payload.path).relative_to(folder)),
+         **({} if alike else _mode_of(resolution, payload, "mode"))}
+        for payload in here
+    ]  # fmt: skip
+    return {"items": items, **(_mode_of(resolution, here[0], "defaultMode") if alike else {})}
+
+
+def _mode_of(resolution: Resolution, payload: Payload, key: str) -> Tree:
+    mode = resolution.run.file_modes.get(payload.path)
+    return {key: Why(int(mode, 8), f"run:/file_modes/{escape(payload.path)}", "as asked")} if mode else {}
 
 
 def _payloads(resolution: Resolution, role: Role) -> list[Payload]:
     """The files that a role's pods read: those of the trainer are for ranks."""
-    return [payload for payload in resolution.payloads if payload.mounted_alone or not role.further]
+    return [payload for payload in resolution.payloads if payload.folder != SPEC_DIRECTORY or not role.further]
+
+
+def _file_folders(resolution: Resolution, role: Role) -> dict[str, str]:
+    """Name of a volume -> the folder of the run that it is."""
+    stated = resolution.mounts[role.name]
+    return {_free_name(f"files-{number}", stated): path for number, path in enumerate(resolution.run.file_folders)}
 
 
 def _files(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
-    """The trainer's folder as a whole, and each file of the run at its own path."""
+    """The trainer's folder and those of the run as a whole, and each other file at its own path."""
     mounts: list[dict[str, Any]] = []
-    if any(not payload.mounted_alone for payload in _payloads(resolution, role)):
+    if any(payload.folder == SPEC_DIRECTORY for payload in _payloads(resolution, role)):
         mounts.append(
             {"name": "spec", "mountPath": Why(SPEC_DIRECTORY, "trainwright", "the run's specification"), "readOnly": True}
         )
@@ -341,8 +365,11 @@ def _files(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
             "readOnly": True,
         }
         for payload in resolution.payloads
-        if payload.mounted_alone
+        if payload.folder is None
     ]
+    for number, (name, folder) in enumerate(_file_folders(resolution, role).items()):
+        where = Why(folder, f"run:/file_folders/{number}", "as asked: a folder of the run's files alone")
+        mounts.append({"name": name, "mountPath": where, "readOnly": True})
     return mounts
 
 

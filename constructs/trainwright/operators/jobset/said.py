@@ -23,7 +23,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     lead = max(parts, key=lambda one: (_gpus(one) > 0, one.role not in ended, one.pods if _gpus(one) else -parts.index(one)))
     first = lead._replace(role="node", ranks=True, further=False, words={})
     others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
-    spec = f"{JOBS}/{parts.index(lead)}/template/spec"
+    at_lead = f"{JOBS}/{parts.index(lead)}"
+    spec, jobs = f"{at_lead}/template/spec", count(manifest, f"{at_lead}/replicas")
     words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
                   *seconds(manifest, f"{spec}/activeDeadlineSeconds"),
                   *_exit_codes(manifest, parts.index(lead)).items()])  # fmt: skip
@@ -31,7 +32,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
         words["/restarts"] = (0, never)
     kinds = (*TORCH, "jax", *(() if others else ("independent",)))
-    return Said("job-set", (first, *others), kinds, words, claims=_claims(manifest))
+    merged = {f"{at_lead}/replicas": jobs} if jobs > 1 else {}
+    return Said("job-set", (first, *others), kinds, words, claims=_claims(manifest), merged=merged)
 
 
 def _part(manifest: Mapping[str, Any], number: int, replicated: Mapping[str, Any]) -> Part:

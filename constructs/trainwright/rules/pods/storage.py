@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
 from pathlib import PurePosixPath
@@ -15,6 +15,7 @@ from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.limits import hides_the_system, path_problem
+from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
@@ -75,6 +76,7 @@ def paths(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> I
         mounts = pod.found.spec["containers"][0].get("volumeMounts") or [] if pod.role else []
         places = {f"/containers/0/volumeMounts/{number}": mount for number, mount in enumerate(mounts)}
         sources = {place: pod.source(f"{place}/mountPath") for place in places}
+        yield from _folders(context, places, sources)
         stated = {place: str(places[place].get("mountPath")) for place, source in sources.items() if _STATED.match(source)}
         for place, path in stated.items():
             where = pod.where(context.locate, f"{place}/mountPath")
@@ -84,6 +86,17 @@ def paths(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> I
                     yield found("TW233", where, f"{path} would hide what the run mounts below it", "use another path")
             elif problem := path_problem(places[place].get("subPath", "")):
                 yield found("TW233", pod.where(context.locate, f"{place}/subPath"), *problem)
+
+
+def _folders(context: Context, places: Mapping[str, Tree], sources: Mapping[str, str]) -> Iterator[Finding]:
+    """Folders of the run's files in which something else is mounted: by the run, the pool, or the plan."""
+    paths = {place: str(mount.get("mountPath")) for place, mount in places.items()}
+    for folder, source in ((place, source) for place, source in sources.items() if source.startswith("run:/file_folders/")):
+        within = (path for place, path in paths.items() if place != folder and PurePosixPath(path).is_relative_to(paths[folder]))
+        if inside := next(within, None):
+            message = f"{paths[folder]} holds files of the run alone, and nothing can be mounted in it, as {inside} is"
+            fix = "mount that elsewhere, or remove the folder: its files are mounted one by one then"
+            yield found("TW233", context.locate.at(source), message, fix)
 
 
 _OVERRIDES = "run:/overrides/"
@@ -288,6 +301,8 @@ def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def files(context: Context) -> Iterator[Finding]:
     """Files that a ConfigMap can carry, at places of their own."""
     run = context.run
+    for number, folder in enumerate(run.file_folders):
+        yield from path_findings(folder, context.locate.run(f"/file_folders/{number}"))
     for path in run.files:
         where = context.locate.run(f"/files/{escape(path)}")
         yield from path_findings(path, where)

@@ -1,0 +1,89 @@
+"""What pods want of each other, as far as a run says it by ``placement``: one place for all, or no two on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from trainwright.manifest.kueue import GROUP
+from trainwright.manifest.template.scheduling import HOST, PREFERRED, REQUIRED, WEIGHT
+from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.metadata import not_qualified
+from trainwright.objects.selectors import selects
+
+Tree = Mapping[str, Any]
+
+PLACE = {f"{GROUP}/podset-preferred-topology": False, f"{GROUP}/podset-required-topology": True}
+"""Annotation by which a queue finds the place -> whether there must be one."""
+_OF_ONE_OBJECT = ("job-name", "jobset-name")
+"""Ends of labels by which controllers mark the pods of one object; their value is its name."""
+
+
+class Level(NamedTuple):
+    """One place for all pods with ranks."""
+
+    label: str
+    """Of nodes, whose equal values mean the same place."""
+    required: bool
+    """Whether pods wait rather than be apart."""
+    of_queue: bool = False
+    """Whether a queue finds it; otherwise each pod looks for its like."""
+
+
+class _Wish(NamedTuple):
+    """The one term of an affinity."""
+
+    label: str
+    required: bool
+    selector: Tree
+
+
+def level_of(templates: Iterable[Tree], name: str) -> Level | None:
+    """The place that all pods with ranks of one object want to share: each by an affinity, or one of them by its annotation."""
+    found = {_level(one, name) for one in templates}
+    by_queue = next((one for one in found if one and one.of_queue), None)
+    level = by_queue or (found.pop() if len(found) == 1 else None)
+    return level if level and not not_qualified(level.label) else None
+
+
+def _level(template: Tree, name: str) -> Level | None:
+    annotations = mapping(template, "/metadata/annotations")
+    for key, required in PLACE.items():
+        if key in annotations:
+            return Level(str(annotations[key]), required, of_queue=True)
+    wish = _wish(mapping(template, "/spec/affinity/podAffinity"))
+    if wish is None or wish.label == HOST or not _means_its_own(wish.selector, template, name):
+        return None
+    return Level(wish.label, wish.required)
+
+
+def keeps_apart(template: Tree, name: str) -> bool:
+    """Whether all that a pod wants of others is that none like it is on its node."""
+    wish = _wish(mapping(template, "/spec/affinity/podAntiAffinity"))
+    return wish is not None and wish.required and wish.label == HOST and _means_its_own(wish.selector, template, name)
+
+
+def shares(spec: Tree, level: Level) -> bool:
+    """Whether a pod of ours looks for its like at that level."""
+    wish = _wish(mapping(spec, "/affinity/podAffinity"))
+    return wish is not None and (wish.label, wish.required) == (level.label, level.required)
+
+
+def _wish(affinity: Tree) -> _Wish | None:
+    """None where it has several terms, or one that no run has."""
+    required = [one for _, one in items(affinity, f"/{REQUIRED}")]
+    preferred = [one for _, one in items(affinity, f"/{PREFERRED}")]
+    if len(required) + len(preferred) != 1 or any(one.get("weight") != WEIGHT for one in preferred):
+        return None
+    (term,) = required or [mapping(one, "/podAffinityTerm") for one in preferred]
+    if term.keys() != {"labelSelector", "topologyKey"}:
+        return None
+    return _Wish(text(term, "/topologyKey"), bool(required), mapping(term, "/labelSelector"))
+
+
+def _means_its_own(selector: Tree, template: Tree, name: str) -> bool:
+    """Whether it names labels of the pod; an empty one, or one that only excludes, means the pods of others too."""
+    if not selector or any(text(one, "/operator") != "In" for _, one in items(selector, "/matchExpressions")):
+        return False
+    given = {key: name for key in mapping(selector, "/matchLabels") if key.rpartition("/")[2] in _OF_ONE_OBJECT}
+    return selects(selector, {**mapping(template, "/metadata/labels"), **given})
