@@ -4,8 +4,9 @@
     .venv/bin/python -m benchmarks.recovery --incidents 10 --device cuda --kind "rank killed" --kind "rank hung"
 
 From the root of the repository, on Linux. Each pod is a supervisor with one rank. Incidents come in turns, drawn by the seed,
-each once the attempt has committed and ranks of the next one are ready. A pod that ended is replaced alone, after the Job
-controller's delay for the nth loss of its index, divided by ``--shorten``. What must hold:
+each once the attempt has committed and ranks of the next one are ready; root lets those that import have the processors before
+those that train, as on a machine that has enough for both. A pod that ended is replaced alone, after the Job controller's delay
+for the nth loss of its index, divided by ``--shorten``. What must hold:
 
 - no pod ends but the one that was struck, and none with 0 before the last step;
 - an attempt goes on from the newest commit;
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import signal
@@ -33,7 +35,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import count
@@ -62,6 +64,8 @@ ENDLESS, LAST_STEPS = 1_000_000, 40
 """Steps of the run while it is struck, and after the last incident."""
 ACCUMULATION = 4
 """Steps that take longer are fewer, while an incident waits for ranks that import torch."""
+LAST = 19
+"""The niceness of a process that takes what others leave."""
 KEPT = ("rank killed", "rank hung")
 """Incidents that cost no pod."""
 
@@ -187,6 +191,15 @@ class Pods:
         """Those of its present attempt; others may wait for the next one."""
         return [int(pid) for pid in self.pods[node].heard("ranks_started")[-1]["pids"]]
 
+    def set_niceness(self, value: int) -> None:
+        """Of all threads of all ranks. Only root can take it back, so for anybody else it stays as it is."""
+        if os.geteuid() != 0:
+            return
+        for pid in (pid for node in self.pods for pid in self.ranks(node)):
+            with suppress(OSError):  # it has ended
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
+
     def committed_step(self) -> int:
         return max((record.step for record in self.store.records()), default=0)
 
@@ -234,8 +247,10 @@ class Striker:
             found = [event for event in self._run.events("checkpoint_committed") if attempt in (None, event["attempt"])]
             return len(found) >= more
 
+        self._run.set_niceness(LAST)
         _wait(committed, "commits")
         _wait(lambda: all(_ready(pod) for pod in self._run.pods.values()), "ranks that wait for the next attempt")
+        self._run.set_niceness(0)
         if any(pod.code is not None for pod in self._run.pods.values()):
             codes = {node: pod.code for node, pod in self._run.pods.items()}
             raise BrokenPromiseError(f"nobody struck, and the pods ended with {codes}")
