@@ -44,11 +44,13 @@ BASE ?=
 IMAGE ?= localhost/trainwright-trainer-$(FAMILY):$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' trainer/pyproject.toml)
 IMAGE_ARGS ?=
 
-# Those that start supervisors and ranks: longer than all others. The first wait more than they compute.
+# Those that start supervisors and ranks: longer than all others.
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
 TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
-# Those of the compiler that start programs: its command line on repositories, cdk8s, rehearsals, and what measures both packages.
-TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli live project rehearsal) tests/benchmarks
+# Those of the compiler that start programs: its command line on repositories, cdk8s, and what measures both packages.
+TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project) tests/benchmarks
+# Those of what comes after the YAML: a cluster, or a rehearsal of one.
+TESTS_OF_CLUSTERS := $(addprefix tests/compiler/,live rehearsal)
 # Those of what the compiler reads, checks and says.
 TESTS_OF_RULES := $(addprefix tests/compiler/,policy program reading report review rules scenarios validate variables)
 # Those that execute what is written: docs, the pages of findings, and manifests that others wrote.
@@ -58,7 +60,8 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 # What each environment of `make rehearse-all` writes of its runs.
 REHEARSED = $(patsubst %,$(abspath $(STAMPS))/rehearsed-%.xml,test-manifests $(ENGINES:%=test-engine-%))
-PARTS := $(addprefix test-,commands compiler runs rules pages supervision trainer)
+# In the order in which they begin: the first waits more than it computes, the last are the shortest.
+PARTS := $(addprefix test-,supervision trainer compiler runs commands clusters rules pages)
 # Each part leaves the reasons of its skips, which `make test` counts at its end.
 PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
@@ -88,7 +91,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-rules test-pages test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines nightly lock clean
+.PHONY: help synth check rehearse rehearse-all wheels site crds image test-image test test-supervision test-runs test-commands test-clusters test-rules test-pages test-compiler test-trainer test-manifests lint fmt bench bench-train bench-gpu engines test-engines nightly lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -120,7 +123,7 @@ test-image: image $(if $(filter supervisor,$(FAMILY)),$(STAMPS)/test,$(STAMPS)/s
 	$(if $(filter supervisor,$(FAMILY)),SUPERVISOR=$(IMAGE) $(BIN)/python -m pytest tests/containers $(PYTEST_ARGS),\
 	  $(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE))
 
-test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=4 runs four parts at a time
+test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=5 runs five at a time
 	@cat $(PARTS:%=$(STAMPS)/skips-%) | sort | uniq -c | sort -rn | awk '{ count += $$1; lines = lines $$0 "\n" } \
 	  END { print count ? "Not tested on this machine: " count " tests were skipped. How many, and why:" : "No test was skipped."; printf "%s", lines }'
 
@@ -133,6 +136,9 @@ test-runs: $(STAMPS)/test
 test-commands: $(STAMPS)/test
 	$(PYTEST) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
 
+test-clusters: $(STAMPS)/test
+	$(PYTEST) $(TESTS_OF_CLUSTERS) $(PYTEST_ARGS)
+
 test-rules: $(STAMPS)/test
 	$(PYTEST) $(TESTS_OF_RULES) $(PYTEST_ARGS)
 
@@ -140,7 +146,7 @@ test-pages: $(STAMPS)/test
 	$(PYTEST) $(TESTS_OF_PAGES) $(PYTEST_ARGS)
 
 test-compiler: $(STAMPS)/test
-	$(PYTEST) --ignore=tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_RULES) $(TESTS_OF_PAGES)) $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_CLUSTERS) $(TESTS_OF_RULES) $(TESTS_OF_PAGES)) $(PYTEST_ARGS)
 
 test-trainer: $(STAMPS)/test
 	$(PYTEST) tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
@@ -177,7 +183,7 @@ test-manifests: $(STAMPS)/test
 
 nightly: $(STAMPS)/test ## Run the long tests that `make test` and `make test-engines` leave to the night, since a shorter one holds the same elsewhere
 	$(PYTEST) -m nightly $(PYTEST_ARGS)
-	$(MAKE) --no-print-directory --keep-going $(patsubst %,test-engine-%,$(filter-out xgboost,$(ENGINES))) PYTEST_ARGS='-m nightly $(PYTEST_ARGS)'
+	$(MAKE) --no-print-directory --keep-going $(ENGINES:%=test-engine-%) PYTEST_ARGS='-m nightly $(PYTEST_ARGS)'
 
 test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
 

@@ -18,9 +18,11 @@ TAKES_ONLY: Mapping[str, str] = {"zero-2": "communication"}
 
 LEFT_TO_THE_NIGHT: Mapping[str, frozenset[str]] = {
     "ddp": frozenset({
-        "test_compiled_and_recomputed_blocks", "test_a_run_that_was_told_to_end_goes_on_to_the_bits_of_one_on_a_volume",
+        "test_steps_without_targets", "test_resume_at_another_world_size_sees_the_same_samples",
+        "test_a_slow_rank_is_told_from_those_that_wait", "test_resume_of_three_ranks_sums_gradients_in_the_same_order",
     }),
     "fsdp2": frozenset({
+        "test_fp16_leaves_overflows_out_and_resumes_at_its_scale",
         "test_three_kills_lose_nothing_that_was_committed", "test_batch_statistics_resume_too", "test_language_model_learns",
         "test_flipped_bit_falls_back_to_the_commit_before",
     }),
@@ -30,6 +32,7 @@ LEFT_TO_THE_NIGHT: Mapping[str, frozenset[str]] = {
     }),
     "zero-3": frozenset({
         "test_three_kills_lose_nothing_that_was_committed", "test_batch_statistics_resume_too", "test_language_model_learns",
+        "test_flipped_bit_falls_back_to_the_commit_before",
     }),
 }  # fmt: skip
 """Engine -> its long tests that another engine runs at every change."""

@@ -28,6 +28,7 @@ from trainwright.manifest.plain import problems
 from trainwright.operators import TARGETS
 from trainwright.operators.kubeflow_trainer.releases import PATCHES, trainer_has
 from trainwright.reading.document import read_yaml
+from trainwright.report.plan import plan_data, plan_lines
 
 Data = dict[str, Any]
 
@@ -145,26 +146,35 @@ def test_what_does_not_compile_from_a_file_ends_in_findings(pair: tuple[Data, Da
     assert_compiles_or_refuses(lambda: compile_text(*files))
 
 
+partly = pytest.mark.parametrize("apart", [12, pytest.param(3, marks=pytest.mark.nightly)])
+"""Of all pairs of a place and a value those that are so far apart, so that each place gets other values."""
+
+
 @pytest.mark.slow
+@partly
 @pytest.mark.parametrize("name", [
     "as-kubernetes-writes-it", "boosting", "command-resumes", "digits-one-node", "everything", "fsdp2-on-train-job",
     "mpi-intel-launcher-is-node", "prepared", "pytorch-elastic", "pytorch-static", "ray-command", "resnet", "script",
     "tensorflow-chief", "transformers-model",
 ])  # fmt: skip
-def test_every_value_of_a_run_replaced_by_every_nasty_one_ends_in_findings(name: str) -> None:
+def test_every_value_of_a_run_replaced_by_every_nasty_one_ends_in_findings(name: str, apart: int) -> None:
     cluster, run = of_fleet(name)
-    # a part of all pairs, each place with other values; overrides are proven by the schemas, which takes longer still
-    step = 10 if run.get("overrides") else 3
-    for path, value in list(product(pointers(run), NASTY))[::step]:
+    for path, value in some_pairs(run, apart, run):
         assert_compiles_or_refuses(partial(compile_data, cluster, replaced(run, path, value)))
 
 
 @pytest.mark.slow
+@partly
 @pytest.mark.parametrize("name", ["everything", "fsdp2-on-train-job", "gang-of-jobs", "pytorch-static", "ray-command"])
-def test_every_value_of_a_profile_replaced_by_every_nasty_one_ends_in_findings(name: str) -> None:
+def test_every_value_of_a_profile_replaced_by_every_nasty_one_ends_in_findings(name: str, apart: int) -> None:
     cluster, run = of_fleet(name)
-    for path, value in list(product(pointers(cluster), NASTY))[:: 10 if run.get("overrides") else 3]:
+    for path, value in some_pairs(cluster, apart, run):
         assert_compiles_or_refuses(partial(compile_data, replaced(cluster, path, value), run))
+
+
+def some_pairs(data: Data, apart: int, run: Data) -> list[tuple[tuple[str | int, ...], Any]]:
+    further = 3 if run.get("overrides") else 1  # those are proven by the schemas, which takes longer still
+    return list(product(pointers(data), NASTY))[:: apart * further]
 
 
 def of_fleet(name: str) -> tuple[Data, Data]:
@@ -240,6 +250,45 @@ def there_are_as_many_pods_as_the_plan_says(drawn: Drawn) -> None:
         hosts = {role.host.format(name=compiled.plan.name, index=index) for role in roles for index in range(role.pods)}
         assert {pod.host for pod in made} == hosts
         assert compiled.plan.rendezvous.host in hosts
+
+
+@law
+def its_plan_is_plain_json_with_a_reason_for_each_variable(drawn: Drawn) -> None:
+    plan = drawn.compiled.plan
+    data = plan_data(plan)
+    assert json.loads(json.dumps(data, allow_nan=False)) == json.loads(json.dumps(data))
+    assert all(variable.reason for variable in plan.environment)
+    assert all([one.value, one.field, one.secret, one.config_map].count(None) == 3 for one in plan.environment)
+    assert all(line and "None" not in line.partition("overrides")[0] for line in plan_lines(drawn.compiled)[2:])
+
+
+@law
+def ranks_and_batches_multiply(drawn: Drawn) -> None:
+    run, plan = drawn.run, drawn.compiled.plan
+    topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
+    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent", "jax", "parameter-server")
+    per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
+    if topology["kind"] == "mpi":
+        per_node = topology.get("processes_per_node", gpus or 1)
+    replicas = max(1, gpus) if topology["kind"] in ("multi-worker-mirrored", "jax") else 1
+    assert plan.world.size == topology["nodes"] * per_node
+    if plan.batch:
+        assert plan.batch.effective == run["batch"]["micro"] * run["batch"].get("accumulation", 1) * plan.world.size * replicas
+
+
+@law
+def an_elastic_plan_says_every_size(drawn: Drawn) -> None:
+    plan, batch = drawn.compiled.plan, drawn.compiled.plan.batch
+    elastic = drawn.run["topology"].get("elastic")
+    assert (plan.elastic is not None) == (elastic is not None and batch is not None)
+    if plan.elastic and batch:
+        assert [size.nodes for size in plan.elastic.sizes] == list(range(elastic["min_nodes"], elastic["max_nodes"] + 1))
+        for size in plan.elastic.sizes:
+            at_once = batch.micro * size.nodes * plan.world.processes_per_node
+            kept = elastic["batch"] == "keep"
+            assert size.effective == (batch.effective if kept else at_once * batch.accumulation)
+            assert (size.accumulation - 1) * at_once < size.effective <= size.accumulation * at_once
+            assert size.full == (size.effective % at_once == 0)
 
 
 @law
@@ -369,7 +418,9 @@ def volumes_and_mounts_belong_together(drawn: Drawn) -> None:
             paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
             assert len(set(paths)) == len(paths)
         holds_ranks = pod.role in {role.name for role in drawn.compiled.resolution.binding.roles if role.holds_ranks}
-        wanted = {*(drawn.run["mounts"] if holds_ranks else ()), *drawn.run.get("files", {})}
+        folders = drawn.run.get("file_folders", [])
+        alone = (path for path in drawn.run.get("files", {}) if not any(path.startswith(f"{folder}/") for folder in folders))
+        wanted = {*(drawn.run["mounts"] if holds_ranks else ()), *folders, *alone}
         assert wanted <= {mount["mountPath"] for mount in pod.container.get("volumeMounts", [])}
 
 

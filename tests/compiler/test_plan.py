@@ -14,7 +14,6 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.compiling import TODAY, compile_data
 from tests.compiler.fleets import fleet
 from tests.compiler.projects import ROOT, Scratch
-from tests.compiler.strategies import pairs
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
@@ -76,46 +75,6 @@ def test_the_command_prints_the_same_numbers_as_text_and_as_json(name: str, char
         assert f"{data['batch']['effective']} = micro {data['batch']['micro']}" in text.stdout
         assert f"{data['learning_rate']['peak']:.1e}" in text.stdout
         assert data["memory"]["low"] == sum(part["low"] for part in data["memory"]["parts"])
-
-
-@given(pair=pairs())
-def test_a_plan_is_plain_json_with_a_reason_for_each_variable(pair: tuple[Data, Data]) -> None:
-    compiled = compile_data(*pair)
-    plan = compiled.plan
-    data = plan_data(plan)
-    assert json.loads(json.dumps(data, allow_nan=False)) == json.loads(json.dumps(data))
-    assert all(variable.reason for variable in plan.environment)
-    assert all([one.value, one.field, one.secret, one.config_map].count(None) == 3 for one in plan.environment)
-    assert all(line and "None" not in line.partition("overrides")[0] for line in plan_lines(compiled)[2:])
-
-
-@given(pair=pairs())
-def test_ranks_and_batches_multiply(pair: tuple[Data, Data]) -> None:
-    run, plan = pair[1], compile_data(*pair).plan
-    topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
-    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent", "jax", "parameter-server")
-    per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
-    if topology["kind"] == "mpi":
-        per_node = topology.get("processes_per_node", gpus or 1)
-    replicas = max(1, gpus) if topology["kind"] in ("multi-worker-mirrored", "jax") else 1
-    assert plan.world.size == topology["nodes"] * per_node
-    if plan.batch:
-        assert plan.batch.effective == run["batch"]["micro"] * run["batch"].get("accumulation", 1) * plan.world.size * replicas
-
-
-@given(pair=pairs())
-def test_an_elastic_plan_says_every_size(pair: tuple[Data, Data]) -> None:
-    run, plan = pair[1], compile_data(*pair).plan
-    elastic, batch = run["topology"].get("elastic"), plan.batch
-    assert (plan.elastic is not None) == (elastic is not None and batch is not None)
-    if plan.elastic and batch:
-        assert [size.nodes for size in plan.elastic.sizes] == list(range(elastic["min_nodes"], elastic["max_nodes"] + 1))
-        for size in plan.elastic.sizes:
-            at_once = batch.micro * size.nodes * plan.world.processes_per_node
-            kept = elastic["batch"] == "keep"
-            assert size.effective == (batch.effective if kept else at_once * batch.accumulation)
-            assert (size.accumulation - 1) * at_once < size.effective <= size.accumulation * at_once
-            assert size.full == (size.effective % at_once == 0)
 
 
 def rated(nodes: int, micro: int, accumulation: int, rate: Data) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
+from tests.compiler.command_line import started
 from tests.compiler.findings.page import PAGES, Block, read_page, write_example
 
 from trainwright import pages
@@ -64,15 +66,23 @@ def test_the_good_example_compiles_without_it(code: str, tmp_path: Path) -> None
     assert not [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
+def ended(line: str, project: Path) -> subprocess.CompletedProcess[str]:
+    """A line of a shell; what the command line alone does needs none."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "trainwright" and not set(line) & set("|&;<>$`*"):
+        return started(words[1:], project)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", "-c", line]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
 def play(block: Block, project: Path) -> str:
     """What the commands print; each must end with the exit code that its comment states."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     printed = ""
     for line in block.text.splitlines():
         assert line.startswith("$ "), line
         expected = re.search(r"# exit ([0-9]+)$", line)
-        command = ["bash", "-c", line[2:]]
-        result = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        result = ended(line[2:], project)
         printed = result.stdout + result.stderr
         assert result.returncode == (int(expected[1]) if expected else 0), (line, printed)
         assert "Traceback" not in printed, printed

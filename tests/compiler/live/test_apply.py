@@ -111,7 +111,7 @@ def killed_at_each_step(lab: Lab, apart: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("apart", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_killed_at_each_step_and_run_again(lab: Lab, apart: int) -> None:
     """Each state that an apply leaves when it dies is one from which the next one goes on, without doing anything twice."""
     deaths, events = killed_at_each_step(lab, apart)

@@ -49,7 +49,7 @@ def check(here: Scratch) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("apart", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_killed_at_any_step_synth_loses_no_file(apart: int, tmp_path: Path, few_runs: Scratch) -> None:
     finished = edited(tmp_path / "finished", few_runs)
     before = files(finished.root / "dist")

@@ -173,6 +173,7 @@ def token_files(folder: Path) -> Path:
     return tokens
 
 
+@pytest.mark.nightly
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
     recorder, found = Recorder(), objects_in(LLAMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.engines.processes import Processes
 
 RANK = Path(__file__).with_name("rank.py")
@@ -12,6 +13,7 @@ RANK = Path(__file__).with_name("rank.py")
 NAMES = {"torch": "AdamW", "fused": "FusedAdam", "cpu": "DeepSpeedCPUAdam"}
 
 
+@pytest.mark.nightly
 def test_two_ranks_train_one_model(processes: Processes, tmp_path: Path) -> None:
     extensions = tmp_path / "extensions"
     # torchrun's --standalone takes the host's own name, which need not resolve.

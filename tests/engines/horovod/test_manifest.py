@@ -14,10 +14,8 @@ APP = Path(__file__).with_name("app.py")
 """What that run's image has at /app/train.py."""
 
 
-@pytest.mark.parametrize("run", [
-    pytest.param("kubeflow-a100/training/runs/nccl-training", marks=pytest.mark.nightly),
-    Path(__file__).with_name("volcano.yaml"),
-])
+@pytest.mark.nightly
+@pytest.mark.parametrize("run", ["kubeflow-a100/training/runs/nccl-training", Path(__file__).with_name("volcano.yaml")])
 def test_mpirun_starts_a_program(run: str | Path, tmp_path: Path) -> None:
     """By the host file that the operator makes, or that the run brings."""
     rehearsal = Rehearsal(run, tmp_path)

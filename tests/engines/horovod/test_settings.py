@@ -15,5 +15,6 @@ from tests.trainer.training.test_settings import (  # noqa: F401  collected here
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly
 def test_gradients_summed_in_fp16(ranks: Ranks, spec: Spec, engine: str, text: Path, tmp_path: Path) -> None:  # noqa: F811
     sums_in_fewer_bits(ranks, spec, engine, text, tmp_path / "lineage", "fp16")

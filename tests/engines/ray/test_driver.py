@@ -100,6 +100,7 @@ def specification(directory: Path, **work: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.nightly
 def test_two_nodes_train_and_the_run_is_complete(start: Start, tmp_path: Path) -> None:
     state = tmp_path / "state"
     message = start(specification(state)).ends_with(ExitCode.DONE)
@@ -127,7 +128,6 @@ def test_sigterm_to_the_driver_saves_on_all_nodes(start: Start, tmp_path: Path) 
     assert CheckpointStore(tmp_path / "state").records()[0].step == message.committed_step
 
 
-@pytest.mark.nightly
 def test_a_rank_that_is_killed_is_named(start: Start, tmp_path: Path) -> None:
     driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
     driver.wait_for('"event": "step"')
@@ -145,6 +145,7 @@ def test_the_exit_code_of_a_script_s_rank_is_the_driver_s(start: Start, tmp_path
     assert cause.rank == 1
 
 
+@pytest.mark.nightly
 def test_a_script_s_rank_that_is_killed_is_named_and_the_next_goes_on_from_what_it_saved(start: Start, tmp_path: Path) -> None:
     driver = start(script(tmp_path / "state", str(COUNT)))
     wait_until(lambda: bool(CheckpointStore(tmp_path / "state").records()), "a checkpoint", told=lambda: driver.text)
@@ -159,6 +160,7 @@ def test_a_script_s_rank_that_is_killed_is_named_and_the_next_goes_on_from_what_
     assert RESULT in again.text
 
 
+@pytest.mark.nightly
 def test_a_worker_of_ray_that_is_gone_is_a_lost_peer(start: Start, tmp_path: Path) -> None:
     driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
     driver.wait_for('"event": "step"')

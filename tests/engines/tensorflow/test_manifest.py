@@ -22,6 +22,7 @@ def test_its_pods_train(path: str | Path, tmp_path: Path) -> None:
     rehearsal.play()
 
 
+@pytest.mark.nightly
 def test_a_program_of_its_author_s_meets_its_peers(tmp_path: Path) -> None:
     rehearsal = Rehearsal("kubeflow-a100/training/runs/tensorflow-distributed", tmp_path)
     rehearsal.at("/app").mkdir()

@@ -146,6 +146,7 @@ def assert_like(alone: Rank, first: Rank, *, steps: range, rtol: float) -> None:
     assert ours["loss"] == pytest.approx(theirs["loss"], rel=rtol)
 
 
+@pytest.mark.nightly
 def test_two_replicas_on_each_worker_learn_what_one_does(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
     """Images in folders, cropped at random by sample: four replicas see the same ones as one does."""
     write_images(tmp_path / "images", classes=4)
@@ -184,6 +185,7 @@ def test_held_out_images_that_cannot_be_read_cost_no_training(ranks: Workers, sp
     assert "3.jpeg is not a readable image" in left_out["reason"]
 
 
+@pytest.mark.nightly
 def test_a_resnet_learns_by_sgd(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
     work = {
         "model": RESNET, "optimizer": {"kind": "sgd", "nesterov": True, "weight_decay": 1e-4}, "precision": "bf16",

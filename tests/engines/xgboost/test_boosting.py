@@ -114,6 +114,7 @@ def event_loops(rank: Rank) -> list[Path]:
     return [task for task in Path(f"/proc/{rank.process.pid}/task").iterdir() if is_event_loop(task / "comm")]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_three_kills_lose_nothing_that_was_committed(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     work: dict[str, Any] = {"rounds": LONG, "log_every_steps": 50}
@@ -267,6 +268,7 @@ def test_no_gpu(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     assert first.cause().startswith("world.device is cuda, and XGBoost found no GPU in this pod")
 
 
+@pytest.mark.nightly
 def test_a_rank_that_is_stopped_most_of_the_time_is_told_from_one_that_waits(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     started = ranks.start(spec(tmp_path / "c", rounds=LONG, log_every_steps=50))
     _, stopped = started

@@ -11,7 +11,10 @@ from tests.engines.rehearsed import Rehearsal
 pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("path", ["kubeflow-a100/training/runs/xgboost-dist", "trainer-h100/research/runs/xgboost-trainjob"])
+@pytest.mark.parametrize("path", [
+    "kubeflow-a100/training/runs/xgboost-dist",
+    pytest.param("trainer-h100/research/runs/xgboost-trainjob", marks=pytest.mark.nightly),
+])
 def test_a_boosting_run_trains(path: str, tmp_path: Path) -> None:
     rehearsal = Rehearsal(path, tmp_path)
     for folder, files in (("train", 3), ("held-out", 2)):

@@ -106,7 +106,7 @@ def test_fewer_activations_are_kept() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize("recomputed", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_compiled_blocks_compute_the_same(recomputed: bool) -> None:
     recipe = llama(num_hidden_layers=2)
     plain, compiled = built(recipe), built(recipe)

@@ -1,4 +1,7 @@
-"""Runs whose checkpoints are on an object store, from real supervisors to a real S3 server: the same promises as on a volume."""
+"""Runs whose checkpoints are on an object store, from real supervisors to a real S3 server: the same promises as on a volume.
+
+At every change, ``tests/trainer/checkpoint`` kills writers over such a store.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.commands.export.run import Request, export
 from trainwright_trainer.contract import ExitCode
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

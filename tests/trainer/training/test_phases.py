@@ -56,7 +56,11 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "place"), [
-    ("ddp", "data"), ("ddp", "step"), ("ddp", "save"), ("ddp", "evaluate"), ("fsdp2", "data"), ("fsdp2", "save"),
+    ("ddp", "save"),
+    ("ddp", "evaluate"),
+    ("fsdp2", "data"),
+    *(pytest.param("ddp", place, marks=pytest.mark.nightly) for place in ("data", "step")),
+    pytest.param("fsdp2", "save", marks=pytest.mark.nightly),
 ])
 def test_sigterm_saves_every_finished_step(start: Start, engine: str, place: str) -> None:
     """``test_object_store_run.py`` shows FSDP2 in a step."""
@@ -87,7 +91,7 @@ def test_told_to_end_twice_is_told_once(start: Start) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["start", "preflight"])
+@pytest.mark.parametrize("place", ["start", pytest.param("preflight", marks=pytest.mark.nightly)])
 def test_sigterm_before_there_is_anything_to_save(start: Start, place: str) -> None:
     run = start(place, "*", FOR_LONG, {"preflight": {"when": "always"}})
     message = told_to_end(run, ExitCode.PREEMPTED_NOT_SAVED)
@@ -159,7 +163,9 @@ def assert_still(phase: str, message: TerminationMessage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "where"), [("data", "dataset.py"), ("step", "slow_rank.py")])
+@pytest.mark.parametrize(("place", "where"), [
+    ("step", "slow_rank.py"), pytest.param("data", "dataset.py", marks=pytest.mark.nightly),
+])
 def test_the_rank_that_does_not_come_to_the_collective_is_named(start: Start, place: str, where: str) -> None:
     run = start(place, "1", 600, {"watchdog": {"training_seconds": 3}})
     assert run.wait() == [ExitCode.HANG], run.logs()

@@ -161,9 +161,11 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compiled")
 
 
+@pytest.mark.nightly
 def test_compiled_and_recomputed_blocks(
     ranks: Ranks, spec: Spec, engine: str, text: Path, compile_cache: Path, tmp_path: Path
 ) -> None:
+    """At every change, ``tests/trainer/model`` compiles blocks in one process."""
     directory = tmp_path / "lineage"
     run = language_model(spec, directory, engine, text, compile=True, activation_checkpointing=True)
     both = ranks.finish(run, told={"TORCHINDUCTOR_CACHE_DIR": str(compile_cache)})
