@@ -318,12 +318,12 @@ def test_torch_ranks_train_save_and_go_on(new_run: NewMPIRun, tmp_path: Path) ->
 
 @EACH_MPI
 def test_a_script_has_the_whole_grace_period(new_run: NewMPIRun) -> None:
-    """mpirun would kill it a second after SIGTERM."""
+    """mpirun would kill it a second after SIGTERM. The handler writes by the system, as it may come in the middle of a print."""
     script = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         "def end(number, frame):\n"
         "    time.sleep(4)\n"
-        "    print('saved in', 4, flush=True)\n"
+        "    os.write(1, b'saved in 4\\n')\n"
         "    sys.exit(210)\n"
         "signal.signal(signal.SIGTERM, end)\n"
         "print('ready', flush=True)\n"
