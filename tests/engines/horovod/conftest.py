@@ -24,6 +24,7 @@ from tests.engines.processes import QUIET, ROOT
 from tests.engines.ranks import LAST_SECONDS
 from tests.processes import PATIENCE_SECONDS, own_network
 from tests.trainer.supervisor.mpi_pods import MPIRun
+from tests.trainer.supervisor.pods import from_nothing
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conformance import hard
 from tests.trainer.training.conftest import Spec
@@ -176,7 +177,7 @@ def new_run(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
             },
         }
         (tmp_path / "pods").mkdir()
-        run = MPIRun(tmp_path / "pods", RunSpec.model_validate(described), base)
+        run = MPIRun(tmp_path / "pods", RunSpec.model_validate(described), base, begin=from_nothing)
         run.rank = (sys.executable, "-m", PROGRAM)
         run.options = [word for name in QUIET for word in ("-x", name)]
         runs.append(run)

@@ -11,30 +11,52 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from tests.forked import Forked, preload
 from tests.processes import PATIENCE_SECONDS, is_running, kill_tree, wait_until
+from tests.trainer.supervisor import supervised
 
 from trainwright_trainer.contract import RunSpec, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 
 FAKE_RANK = Path(__file__).with_name("fake_rank.py")
-SUPERVISE = (
-    "import json, os, socket, sys\n"
-    "from trainwright_trainer.supervisor import signals\n"
-    "signals.hold()\n"  # as the program does
-    "look_up = socket.getaddrinfo\n"
-    "def resolve(host, *rest, **more):\n"  # a name server of the test's own, where it has one
-    "    names = json.load(open(os.environ['FAKE_NAMES'])) if 'FAKE_NAMES' in os.environ else {}\n"
-    "    return look_up(names.get(host, host), *rest, **more)\n"
-    "socket.getaddrinfo = resolve\n"
-    "from trainwright_trainer.supervisor.supervise import supervise\n"
-    "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=json.loads(sys.argv[1])))\n"
-)
+
+
+class Supervisor(Protocol):
+    """Its process."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int) -> None: ...
+    def kill(self) -> None: ...
+
+
+Begin = Callable[[Sequence[str], Mapping[str, str], Path], Supervisor]
+"""Starts a supervisor by the words of :func:`tests.trainer.supervisor.supervised.main`; the file gets what it says."""
+
+preload("tests.trainer.supervisor.supervised", "trainwright_trainer.supervisor.supervise")
+
+
+def forked(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Supervisor:
+    """From a process that has loaded it."""
+    log.write_bytes(b"")
+    return Forked(supervised.run, [*words], {**environment}, log)
+
+
+def from_nothing(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Supervisor:
+    """As a container does."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, supervised.__file__, *words], env=environment, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def parent_of(pid: int) -> int:
@@ -47,7 +69,7 @@ class PodProcess:
     """One supervisor. ``ended_at`` is known once :meth:`wait` has returned."""
 
     node: int
-    process: subprocess.Popen[bytes]
+    process: Supervisor
     log_path: Path
     message_path: Path
     address: str
@@ -111,6 +133,7 @@ class Pods:
     pods: list[PodProcess] = field(default_factory=list)
     rank: Sequence[str] | None = (sys.executable, str(FAKE_RANK))
     """What each rank of a run that is no script really runs; None for the trainer itself."""
+    begin: Begin = forked
 
     def launch(
         self, name: str, node: int, address: str, environment: Mapping[str, str], program: Sequence[str] = (),
@@ -125,15 +148,11 @@ class Pods:
         spec_path = self.directory / f"{name}-run.json"
         spec_path.write_text((spec or self.spec).model_dump_json())
         log_path, message_path = self.directory / f"{name}.log", self.directory / f"{name}-termination.json"
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", SUPERVISE, json.dumps(self.rank), *program],
-                env={
-                    **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, TERMINATION_PATH_ENV: str(message_path),
-                    "FAKE_JOURNAL": str(self.journal_path), "FAKE_PLANS": json.dumps(self.plans), **environment,
-                },
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            )
+        variables = {
+            **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, TERMINATION_PATH_ENV: str(message_path),
+            "FAKE_JOURNAL": str(self.journal_path), "FAKE_PLANS": json.dumps(self.plans), **environment,
+        }
+        process = self.begin([json.dumps(self.rank), *program], variables, log_path)
         self.pods.append(PodProcess(node, process, log_path, message_path, address, self.spec.http_port))
         return self.pods[-1]
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import PodProcess, Run
+from tests.trainer.supervisor.pods import PodProcess, Run, from_nothing
 
 from trainwright_trainer.contract import ExitCode
 
@@ -37,6 +37,7 @@ def wait_for_moment(run: Run, pod: PodProcess, since: str, seconds: float) -> No
 def test_sigterm(new_run: NewRun, since: str, seconds: float) -> None:
     run = new_run(nodes=2)
     run.plans = {"*": "finish:100000"}
+    run.begin = from_nothing
     leader, other = run.start_all()
     wait_for_moment(run, leader if since == BEGINNING else other, since, seconds)
     other.process.send_signal(signal.SIGTERM)
@@ -61,6 +62,7 @@ def test_sigterm(new_run: NewRun, since: str, seconds: float) -> None:
 def test_sigkill(new_run: NewRun, since: str, seconds: float, patience: float) -> None:
     run = new_run(nodes=2, peer_wait_seconds=patience)
     run.plans = {"*": "finish:100000"}
+    run.begin = from_nothing
     leader, _ = run.start_all()
     wait_for_moment(run, leader, since, seconds)
     leader.process.kill()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.processes import wait_until
-from tests.trainer.supervisor.pods import Run
+from tests.trainer.supervisor.pods import Run, from_nothing
 from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
@@ -41,7 +41,8 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         described["world"]["node_index_env"] = "NODE_INDEX"
         described["http_port"] = free_port()
         note = tmp_path / "note"
-        run = Run(tmp_path, RunSpec.model_validate(described), "127.0.0.", rank=(sys.executable, str(SLOW_RANK)))
+        run = Run(tmp_path, RunSpec.model_validate(described), "127.0.0.", begin=from_nothing)
+        run.rank = (sys.executable, str(SLOW_RANK))
         run.environment = {"SLOW": f"{place}:{rank}:{seconds}", "SLOW_NOTE": str(note)}
         runs.append(run)
         pod = run.start(0)
