@@ -296,8 +296,9 @@ def test_mpirun_that_cannot_start_ranks(new_run: NewMPIRun) -> None:
     assert "before any rank began" in last_words(run)
 
 
+@pytest.mark.nightly
 def test_torch_ranks_train_save_and_go_on(new_run: NewMPIRun, tmp_path: Path) -> None:
-    """The real program of a rank, with gloo between two hosts."""
+    """The real program of a rank, with gloo between two hosts. At every change, Horovod's ranks train so."""
     work = training_work(tmp_path / "state") | {"precision": "fp32", "duration": {"steps": 100_000}, "log_every_steps": 1}
     run = new_run(work=work, grace_seconds=60)
     run.rank = TRAINER
