@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun
+from tests.trainer.supervisor.pods import from_nothing
 
 from trainwright_trainer import __version__
 from trainwright_trainer.contract import ExitCode
@@ -58,6 +59,7 @@ def test_pods_with_other_software_do_not_train_together(new_run: NewRun, tmp_pat
     metadata.parent.mkdir(parents=True)
     metadata.write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.0.1\n")
     run = new_run(nodes=2)
+    run.begin = from_nothing
     run.start(0)
     run.start(1, environment={"PYTHONPATH": str(tmp_path / "packages")})
     assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, run.logs()
