@@ -280,16 +280,37 @@ def test_all_pods_are_told_to_end_one_after_the_other(new_run: NewRun) -> None:
         assert run.pods[node].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
 
 
+def test_a_pod_that_is_told_to_end_before_it_joins_again_has_saved(new_run: NewRun) -> None:
+    """While it clears away what the attempt left, which it has saved."""
+    run = recovering(new_run)
+    run.plans = {"0": TRAINS, "1": "leak:100000"}
+    run.start_all()
+    wait_for_attempt(run, 1)
+    orphan = run.journal("orphans")[0]["pids"][1]
+    seize(orphan)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.pods[0].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    wait_until(lambda: not is_running(orphan), "what it left is killed, and cannot be reaped", told=run.logs)
+    run.pods[1].process.send_signal(signal.SIGTERM)
+    os.waitpid(orphan, 0)
+    assert run.pods[1].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+
+
+def seize(pid: int) -> None:
+    """Become the tracer of a process, whose supervisor cannot reap it before we have."""
+    trace = ctypes.CDLL(None, use_errno=True).ptrace
+    trace.argtypes = [ctypes.c_long] * 4
+    if trace(PTRACE_SEIZE, pid, 0, 0):
+        pytest.skip(f"this machine lets nobody trace: {os.strerror(ctypes.get_errno())}")
+
+
 def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun) -> None:
     """Traced, a zombie is its tracer's: the supervisor cannot reap it, as little as a process in uninterruptible sleep."""
     run = recovering(new_run)
     run.plans = {"*": FIRST_TRAINS}
     run.start_all()
     pids = wait_for_attempt(run, 1)
-    trace = ctypes.CDLL(None, use_errno=True).ptrace
-    trace.argtypes = [ctypes.c_long] * 4
-    if trace(PTRACE_SEIZE, pids[1], 0, 0):
-        pytest.skip(f"this machine lets nobody trace: {os.strerror(ctypes.get_errno())}")
+    seize(pids[1])
     os.kill(pids[0], signal.SIGKILL)
     assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
     assert f"rank 1 (process {pids[1]}) of node 1 (" in last_words(run, 1)

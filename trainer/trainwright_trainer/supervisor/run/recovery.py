@@ -58,6 +58,8 @@ class RecoveringRole:
             decided = await self._current.run_to_end()
             if not decided.again:
                 return self._as_before(decided)
+            if self._current.attempt is not None:  # else it never began, and those before it say more
+                self._last, self._last_outcome = self._current, decided
             self._between = True
             await self._current.leave(decided)
             if left := await clear(REAP_SECONDS, self._launcher.waiting):
@@ -68,11 +70,8 @@ class RecoveringRole:
             self._begin_another(decided)
 
     def _begin_another(self, decided: PodOutcome) -> None:
-        last = self._current
-        if last.attempt is not None:  # else it never began, and those before it say more
-            self._last, self._last_outcome = last, decided
         get_log().info("joins_another_attempt", code=int(decided.code), reason=decided.cause.message if decided.cause else None)
-        before = Before(self._recovery.wait_seconds, last.retries, decided.cause)
+        before = Before(self._recovery.wait_seconds, self._current.retries, decided.cause)
         self._current = connected_attempt(self._setting, self.place, self._launcher, before)
         self._between = False
 
