@@ -213,11 +213,8 @@ def _wait(reached: Callable[[], bool], what: str, seconds: float = PATIENCE_SECO
 
 
 def _ready(pod: LocalPod) -> bool:
-    """Whether a rank waits with its libraries imported, since the attempt has begun."""
-    started, ready = pod.heard("ranks_started"), pod.heard("standby_ready")
-    if pod.code is not None:
-        return True
-    return bool(ready) and _when(ready[-1]) > _when(started[-1])
+    """Whether ranks of the next attempt can be forked from what has their libraries imported."""
+    return pod.code is not None or bool(pod.heard("template_ready"))
 
 
 def _when(event: Event) -> float:

@@ -61,7 +61,7 @@ def test_a_killed_rank_is_followed_in_its_pod(new_run: NewRun, tmp_path: Path, e
     """By a rank that had no context of the GPU while it waited."""
     run = on_gpu(new_run, work=training(tmp_path / "state", engine), recovery={"restarts": 3, "wait_seconds": 900})
     [pod] = run.start_all()
-    pod.wait_for_event("standby_ready")
+    pod.wait_for_event("template_ready")
     assert not heard(pod, "gpu_health_unknown")
     assert pod.wait_for_event("preflight")["tflops"] > 0
     [first] = pod.wait_for_event("ranks_started")["pids"]
@@ -70,7 +70,7 @@ def test_a_killed_rank_is_followed_in_its_pod(new_run: NewRun, tmp_path: Path, e
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: len(heard(pod, "run_started")) == 2, "the next attempt", told=run.logs)
     [second] = heard(pod, "ranks_started")[1]["pids"]
-    assert b"trainwright_trainer.rank.standby" in Path(f"/proc/{second}/cmdline").read_bytes()
+    assert b"trainwright_trainer.rank.template" in Path(f"/proc/{second}/cmdline").read_bytes()
     assert on_the_gpu(pod) == {second}
     assert heard(pod, "restored"), run.logs()
     pod.process.send_signal(signal.SIGTERM)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.processes import PATIENCE_SECONDS, is_running, wait_until
 from tests.trainer.supervisor.conftest import NewRun, specification, training_work
-from tests.trainer.supervisor.pods import Run
+from tests.trainer.supervisor.pods import Run, parent_of
 
 from trainwright_trainer import __version__
 from trainwright_trainer.checkpoint.ledger import Ledger
@@ -371,18 +371,18 @@ def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_of_torch_waits_with_its_libraries_imported(new_run: NewRun, tmp_path: Path) -> None:
+def test_ranks_of_torch_are_forked_from_what_has_their_libraries_imported(new_run: NewRun, tmp_path: Path) -> None:
     work = training_work(tmp_path / "state", every_steps=5) | {"duration": {"steps": 1_000_000}}
-    run = recovering(new_run, 1, work=work)
+    run = recovering(new_run, 1, 2, work=work)
     run.rank = None
     [pod] = run.start_all()
-    pod.wait_for_event("standby_ready")
-    [first] = pod.wait_for_event("ranks_started")["pids"]
-    os.kill(first, signal.SIGKILL)
+    pod.wait_for_event("template_ready")
+    os.kill(pod.wait_for_event("ranks_started")["pids"][0], signal.SIGKILL)
     wait_until(lambda: len([event for event in pod.log() if event["event"] == "run_started"]) == 2, "it trains", told=run.logs)
-    started = [event["pids"] for event in pod.log() if event["event"] == "ranks_started"]
-    command = Path(f"/proc/{started[1][0]}/cmdline").read_bytes()
-    assert b"trainwright_trainer.rank.standby" in command
+    [_, forked] = [event["pids"] for event in pod.log() if event["event"] == "ranks_started"]
+    for pid in forked:
+        assert b"trainwright_trainer.rank.template" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert (parent_of(pid), os.getpgid(pid)) == (pod.process.pid, pid)
     assert [event["step"] for event in pod.log() if event["event"] == "restored"] != []
     pod.process.send_signal(signal.SIGTERM)
     assert pod.wait() == ExitCode.PREEMPTED_SAVED, run.logs()

@@ -20,6 +20,8 @@ ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
 """Environment variable with the attempt's nonce, the same in all pods."""
 RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
 """Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
+TEMPLATE_READY = b"ready"
+"""What the process that ranks are forked from says when it has imported what takes long."""
 
 Action = Literal["stop", "save"]
 

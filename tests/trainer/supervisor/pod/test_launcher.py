@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
-from tests.processes import wait_until
+import pytest
+from tests.processes import PATIENCE_SECONDS, wait_until
 from tests.trainer.supervisor.conftest import specification
+from tests.trainer.supervisor.pods import parent_of
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT, SPEC_ENV
@@ -47,46 +52,136 @@ def test_an_attempt_that_passes_over_the_newest_commit(tmp_path: Path) -> None:
     assert found[RESUME_BEFORE_ENV] == "40"
 
 
-def test_a_rank_that_waits_does_not_know_where_the_attempt_before_it_resumed() -> None:
-    """Else it would pass over what that attempt committed: what it is told adds variables, and takes none away."""
+ANSWERS = """
+import os, socket, subprocess, sys
+line = socket.socket(fileno=int(sys.argv[1]))
+line.send(b"ready")
+words, descriptors, *_ = socket.recv_fds(line, 65536, 2)
+line.send(str(subprocess.Popen(["sleep", "600"]).pid).encode())
+socket.recv_fds(line, 65536, 2)
+"""
+"""In the place of what ranks are forked from: answers as that does, and ends at the second request."""
 
-    async def start_and_train() -> None:
-        launcher = LocalLauncher(
+
+class Run:
+    """A launcher in an event loop, whose ranks sleep."""
+
+    def __init__(self, template: str) -> None:
+        self.pids = list[int]()
+        self.owner = Heard()
+        self.launcher = LocalLauncher(
             [0], ["sleep", "600"],
             lambda local_rank, start, link: {**os.environ, **attempt_variables(start.attempt, start.resume_before)},
-            prepares=True,
+            template=(sys.executable, "-c", template),
         )
-        pids = list[int]()
-        try:
-            [rank] = launcher.start(Start(attempt="abc", committed_step=40, resume_before=40), Unheard())
-            assert rank.pid is not None
-            pids.append(rank.pid)
-            rank.hear(PhaseChanged(phase="training"))
-            [standby] = launcher.waiting
-            pids.append(standby)
-            wait_until(lambda: f"{RESUME_BEFORE_ENV}=40" in variables(rank.pid), "the first rank")
-            wait_until(lambda: f"{ATTEMPT_ENV}=abc" in variables(standby), "the one that waits")
-            assert not [line for line in variables(standby) if line.startswith(RESUME_BEFORE_ENV)]
-        finally:
-            for pid in pids:
+
+    def start(self) -> int:
+        [rank] = self.launcher.start(Start(attempt="abc", committed_step=40, resume_before=40), self.owner)
+        rank.hear(PhaseChanged(phase="training"))
+        assert rank.pid is not None
+        self.pids.append(rank.pid)
+        return rank.pid
+
+    async def reaped(self, pid: int) -> None:
+        """It has ended, and the launcher has heard so."""
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            await asyncio.sleep(0.01)
+        self.launcher.child_ended(pid, 0)
+
+    def clean_up(self) -> None:
+        for pid in {*self.pids, *self.launcher.waiting}:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
-    asyncio.run(start_and_train())
+
+def playing(act: Callable[[Run], Awaitable[None]], template: str = ANSWERS) -> None:
+    async def play() -> None:
+        run = Run(template)
+        try:
+            await act(run)
+        finally:
+            run.clean_up()
+
+    asyncio.run(asyncio.wait_for(play(), PATIENCE_SECONDS))
+
+
+async def ready(run: Run) -> int:
+    """What ranks are forked from, once it is ready."""
+    [template] = run.launcher.waiting
+    while run.launcher._template is None or not run.launcher._template.ready:
+        await asyncio.sleep(0.01)
+    return template
+
+
+def test_what_ranks_are_forked_from_does_not_know_where_an_attempt_resumed() -> None:
+    """Else they would pass over what that attempt committed: what they are told adds variables, and takes none away."""
+
+    async def act(run: Run) -> None:
+        first = run.start()
+        wait_until(lambda: f"{RESUME_BEFORE_ENV}=40" in variables(first), "the first rank")
+        template = await ready(run)
+        assert f"{ATTEMPT_ENV}=abc" in variables(template)
+        assert not [line for line in variables(template) if line.startswith(RESUME_BEFORE_ENV)]
+
+    playing(act)
+
+
+def test_ranks_are_forked_once_it_is_ready_and_started_where_it_is_gone() -> None:
+    async def act(run: Run) -> None:
+        first, second = run.start(), run.start()
+        template = await ready(run)
+        third = run.start()
+        assert [parent_of(pid) for pid in (first, second, third)] == [os.getpid(), os.getpid(), template]
+        assert parent_of(run.start()) == os.getpid(), "it ends instead of an answer"
+        await run.reaped(template)
+        assert parent_of(run.start()) == os.getpid()
+        assert not run.launcher.waiting, "another one would end, too"
+
+    playing(act)
+
+
+def test_one_that_does_not_answer_ends_the_attempt_for_a_rank_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwright_trainer.supervisor.pod.launcher.FORK_SECONDS", 0.05)
+
+    async def act(run: Run) -> None:
+        run.start()
+        template = await ready(run)
+        os.kill(template, signal.SIGSTOP)
+        with pytest.raises(TimeoutError, match="does not answer"):
+            run.start()
+        await run.reaped(template)
+
+    playing(act)
+
+
+def test_a_template_that_ends_by_itself_costs_nothing() -> None:
+    async def act(run: Run) -> None:
+        run.start()
+        [template] = run.launcher.waiting
+        await run.reaped(template)
+        assert parent_of(run.start()) == os.getpid()
+        assert run.owner.ended == []
+
+    playing(act, "raise SystemExit(1)")
 
 
 def variables(pid: int | None) -> list[str]:
     return Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
 
 
-class Unheard:
-    """A pod that does nothing about what it is told."""
+class Heard:
+    """A pod that only notes which of its ranks have ended."""
+
+    def __init__(self) -> None:
+        self.ended = list[tuple[int, int]]()
 
     def rank_said(self, rank: Rank, message: FromRankMessage) -> None:
         pass
 
     def rank_ended(self, rank: Rank, status: int) -> None:
-        pass
+        self.ended.append((rank.number, status))
 
     def rank_lost(self, rank: Rank, why: str) -> None:
         pass

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
+import select
 import shutil
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,13 +26,20 @@ from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV, FromRankMessage, PhaseChanged
+from trainwright_trainer.rank.messages import (
+    ATTEMPT_ENV,
+    RESUME_BEFORE_ENV,
+    TEMPLATE_READY,
+    FromRankMessage,
+    PhaseChanged,
+)
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.run.link import AGREEMENT_ENV, LINK_FD_ENV
+from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.interpreter import hand_path
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.last_words import LastWords
-from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
+from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess, kill_group
 from trainwright_trainer.supervisor.wire.messages import Start
 
 
@@ -59,6 +69,7 @@ class Setting:
 
 
 OF_TORCH = (sys.executable, "-m", "trainwright_trainer.rank")
+TEMPLATE = (sys.executable, "-m", "trainwright_trainer.rank.template")
 
 
 def rank_program(work: Training | Boosting) -> tuple[str, ...]:
@@ -167,33 +178,77 @@ class Launcher(Protocol):
         """A child of the supervisor was reaped; it may be an orphan that nobody here started."""
 
 
-class Standby:
-    """A rank of the next attempt, which imports what takes long while this one trains (:mod:`rank.standby`)."""
+FORK_SECONDS = 5.0
+"""In which a fork is answered that takes milliseconds."""
+_WORD_BYTES = 64
 
-    def __init__(self, number: int, environment: Callable[[int], Mapping[str, str]]) -> None:
-        self.rank = RankProcess(number, lambda rank, message: None)
-        self._known = environment(self.rank.link_descriptor)
-        reads, self._writes = os.pipe()
-        command = (sys.executable, "-m", "trainwright_trainer.rank.standby", str(reads))
-        try:
-            self.rank.spawn(command, self._known, inherited=[reads])
-        finally:
-            os.close(reads)
 
-    def wake(self, environment: Mapping[str, str], on_word: Callable[[Rank, FromRankMessage], None]) -> RankProcess:
-        """It is a rank of an attempt from now on. Raises ``OSError`` where it has ended."""
-        self.rank.join(on_word)
-        said = {name: value for name, value in environment.items() if self._known.get(name) != value and name != LINK_FD_ENV}
-        try:
-            os.write(self._writes, json.dumps(said).encode() + b"\n")
-        finally:
-            os.close(self._writes)
-        return self.rank
+class Template:
+    """The process that ranks of the next attempts are forked from, which imports what they need while this one trains.
+
+    Args:
+        command: What it runs, before the descriptor of its end of the line (:mod:`rank.template`).
+        environment: Its own; a rank gets what is different in that of the rank.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._known, self.ready = environment, False
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    shim.tied([*command, str(theirs.fileno())]), env=environment, stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()], start_new_session=True,
+                )
+            except OSError:
+                self._line.close()
+                raise
+        self._line.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._line.fileno(), self._hear)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fork(self, environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
+        """The process id of a new rank.
+
+        Raises ``ConnectionError`` where the template has ended, and forked none: that would hold the line. Where it does not
+        answer, ``TimeoutError``: then one may be there all the same.
+        """
+        said = {name: value for name, value in environment.items() if self._known.get(name) != value}
+        socket.send_fds(self._line, [json.dumps(said).encode()], [*descriptors])
+        answer = select.poll()
+        answer.register(self._line, select.POLLIN)
+        if not answer.poll(FORK_SECONDS * 1000):
+            raise TimeoutError(f"what ranks are forked from does not answer within {FORK_SECONDS:g} s")
+        if not (told := self._line.recv(_WORD_BYTES)):
+            raise ConnectionError("what ranks are forked from has ended")
+        return int(told)
+
+    def end(self) -> None:
+        """Kill it, if it has not ended."""
+        self.ready = False
+        if self._line.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._line.fileno())
+            self._line.close()
+        if self._process.returncode is None:
+            kill_group(self.pid)
 
     def ended(self, status: int) -> None:
-        """It was reaped before anybody needed it."""
-        os.close(self._writes)
-        self.rank.ended(status, lambda: None)
+        """It was reaped."""
+        self._process.returncode = status  # tells Popen that somebody else has waited for it
+        self.end()
+
+    def _hear(self) -> None:
+        try:
+            told = self._line.recv(_WORD_BYTES)
+        except OSError:
+            told = b""
+        if told == TEMPLATE_READY:
+            self.ready = True
+        else:
+            self.end()
 
 
 class LocalLauncher:
@@ -204,14 +259,15 @@ class LocalLauncher:
         command: What each of them runs.
         environment: Local rank, node 0's word and the descriptor of its link -> the environment of that rank.
         listen: Makes what hears a rank's standard error; default: it is the pod's own.
-        prepares: Whether ranks of a next attempt are made ready while one trains.
+        template: Command of what the ranks of a next attempt are forked from; default: all are started by ``command``.
     """
 
     def __init__(
         self, numbers: Sequence[int], command: Sequence[str], environment: Callable[[int, Start, int], Mapping[str, str]],
-        listen: Callable[[], LastWords | None] = lambda: None, prepares: bool = False,
+        listen: Callable[[], LastWords | None] = lambda: None, template: Sequence[str] = (),
     ) -> None:
-        self._prepares, self._standbys = prepares, dict[int, Standby]()
+        self._template_command = template
+        self._template: Template | None = None
         self._numbers, self._command, self._environment = numbers, command, environment
         self._listen, self._ranks = listen, list[RankProcess]()
         self._owner: Owner | None = None
@@ -219,48 +275,50 @@ class LocalLauncher:
     def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
         self._owner, self._ranks, self._last_start = owner, [], start
         for local_rank, number in enumerate(self._numbers):
-            self._ranks.append(self._woken(local_rank, start) or self._spawned(local_rank, number, start))
+            rank = RankProcess(number, self._heard)
+            environment = self._environment(local_rank, start, rank.link_descriptor)
+            if not self._forked(rank, environment):
+                rank.spawn(self._command, environment, self._listen())
+            self._ranks.append(rank)
         get_log().info("ranks_started", ranks=[rank.number for rank in self._ranks], pids=[rank.pid for rank in self._ranks])
         return self._ranks
 
-    def _woken(self, local_rank: int, start: Start) -> RankProcess | None:
-        standby = self._standbys.pop(local_rank, None)
-        if standby is None:
-            return None
+    def _forked(self, rank: RankProcess, environment: Mapping[str, str]) -> bool:
+        template = self._template
+        if template is None or not template.ready:
+            return False
         try:
-            return standby.wake(self._environment(local_rank, start, standby.rank.link_descriptor), self._heard)
-        except OSError:
-            return None
-
-    def _spawned(self, local_rank: int, number: int, start: Start) -> RankProcess:
-        rank = RankProcess(number, self._heard)
-        rank.spawn(self._command, self._environment(local_rank, start, rank.link_descriptor), self._listen())
-        return rank
+            rank.fork(partial(template.fork, environment))
+        except ConnectionError:
+            template.end()
+            return False
+        except TimeoutError:
+            template.end()
+            raise
+        return True
 
     def _heard(self, rank: Rank, message: FromRankMessage) -> None:
         if self._owner is not None:
             self._owner.rank_said(rank, message)
-        if self._prepares and not self._standbys and isinstance(message, PhaseChanged) and message.phase == "training":
+        if isinstance(message, PhaseChanged) and message.phase == "training" and self._template_command and not self._template:
             self._prepare(self._last_start)
 
     def _prepare(self, start: Start) -> None:
-        """Now: before, they would take processors from ranks that start. Where that attempt resumed is its own business."""
+        """Now: before, it would take processors from ranks that start. Where that attempt resumed is its own business."""
         start = start.model_copy(update={"resume_before": None})
-        for local_rank, number in enumerate(self._numbers):
-            with suppress(OSError):  # the next attempt starts without it
-                self._standbys[local_rank] = Standby(number, partial(self._environment, local_rank, start))
+        with suppress(OSError):  # the next attempt starts without it
+            self._template = Template(self._template_command, self._environment(0, start, -1))
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Process ids of ranks that wait for another attempt."""
-        return frozenset(standby.rank.pid for standby in self._standbys.values() if standby.rank.pid is not None)
+        """Process ids of what stays between two attempts."""
+        return frozenset() if self._template is None else frozenset({self._template.pid})
 
     def child_ended(self, pid: int, status: int) -> None:
-        for local_rank, standby in [*self._standbys.items()]:
-            if standby.rank.pid == pid:
-                get_log().warning("standby_ended", rank=standby.rank.number, status=status)
-                standby.ended(status)
-                del self._standbys[local_rank]
+        if self._template is not None and self._template.pid == pid:
+            get_log().warning("template_ended", status=status)
+            self._template.ended(status)
+            self._template, self._template_command = None, ()  # another one would end, too
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
                 rank.ended(status, self._owner.end_if_all_ended)
@@ -293,5 +351,7 @@ def local_launcher(
         )
 
     numbers = range(first, first + world.processes_per_node)
-    prepares = setting.spec.lifecycle.recovery is not None and setting.rank_command == OF_TORCH
-    return LocalLauncher(numbers, setting.rank_command, environment, LastWords if is_script else lambda: None, prepares)
+    forks = setting.spec.lifecycle.recovery is not None and setting.rank_command == OF_TORCH and sys.platform == "linux"
+    return LocalLauncher(
+        numbers, setting.rank_command, environment, LastWords if is_script else lambda: None, TEMPLATE if forks else ()
+    )

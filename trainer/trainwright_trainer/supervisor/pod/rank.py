@@ -283,6 +283,7 @@ class RankProcess(Rank):
         super().__init__(number, on_word)
         self.stacks: StackFile = StackFile()
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
         self._told: set[int] | None = None
         self._link, self._theirs = RankLink.pair(self.hear)
 
@@ -293,30 +294,30 @@ class RankProcess(Rank):
 
     @property
     def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
+        return self._pid
 
-    def spawn(
-        self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None,
-        inherited: Sequence[int] = (),
-    ) -> None:
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None) -> None:
         """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot.
 
-        ``last_words`` get its standard error, and ``inherited`` are further descriptors that it has.
+        ``last_words`` get its standard error.
         """
         self._process = subprocess.Popen(
             shim.tied(command), stderr=None if last_words is None else last_words.descriptor,
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
-            pass_fds=[self._theirs.fileno(), self.stacks.descriptor, *inherited], start_new_session=True,
+            pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
         )
         if last_words is not None:
             last_words.begin()
         self.last_words = last_words
-        self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
-        self._theirs.close()
+        self._began(self._process.pid)
 
-    def join(self, on_word: OnWord) -> None:
-        """Take part in an attempt: a rank that was started before it."""
-        self._on_word, self.progressed_at = on_word, asyncio.get_running_loop().time()
+    def fork(self, fork: Callable[[Sequence[int]], int]) -> None:
+        """Have the process forked by what gets the descriptors of its link and its stacks, and gives its id."""
+        self._began(fork([self._theirs.fileno(), self.stacks.descriptor]))
+
+    def _began(self, pid: int) -> None:
+        self._pid, self.alive, self.progressed_at = pid, True, asyncio.get_running_loop().time()
+        self._theirs.close()
 
     def say(self, message: ToRankMessage) -> None:
         self._link.say(message)
