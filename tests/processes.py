@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 600.0
 """For anything that takes seconds on an idle machine: on a busy one TensorFlow takes half a minute to trace a model."""
 _networks = itertools.count(1)
 
@@ -24,16 +24,20 @@ def wait_until(
     condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS, *, every: float = 0.02,
     told: Callable[[], str] = str,
 ) -> None:
-    """Look ``every`` so many seconds until it is so.
+    """Look ``every`` so many seconds until it is so, and seldom enough to leave the processor to what is waited for.
 
     Args:
         what: That is waited for.
         told: What the processes have said until then, for the message of the assertion.
     """
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}\n{told()}"
-        time.sleep(every)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        now = time.monotonic()
+        assert now < deadline, f"not within {seconds:g} s: {what}\n{told()}"
+        time.sleep(max(every, 4 * (now - began)))
 
 
 def is_running(pid: int) -> bool:

@@ -65,7 +65,7 @@ def test_make_test_says_what_it_skipped(reasons: list[str], said: list[str], tmp
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     made = [f"--old-file={each}" for each in ("lint", "one", "two")]
     command = ["make", "--silent", "test", f"VENV={tmp_path / 'venv'}", "PARTS=one two", *made]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert [" ".join(line.split()) for line in ended.stdout.splitlines()] == said, ended.stderr
 
 
@@ -75,7 +75,7 @@ def test_make_test_says_what_it_skipped(reasons: list[str], said: list[str], tmp
 def test_make_says_what_it_installs_how_large_it_is_and_how_long_that_takes(target: str, what: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--dry-run", target, f"VENV={tmp_path / 'venv'}", "RUN=any"]
-    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     said = [line for line in shown.splitlines() if line.startswith("echo")]
     first = next(number for number, line in enumerate(said) if f"Installing {what}" in line)
     assert re.search(rf"into {tmp_path}/venv, once: .*[0-9]+ MB to fetch", said[first])

@@ -22,7 +22,7 @@ FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.y
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(("schema", "files"), [

@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.forked import Forked, become, preload
-
-MOST_SECONDS = 100
+from tests.processes import PATIENCE_SECONDS
 
 preload(__name__, "pytest", "tests.compiler.command_line_loaded")
 
@@ -30,7 +29,7 @@ def started(
         said = [Path(kept, name) for name in ("stdout", "stderr")]
         process = Forked(_run, arguments, folder, dict(environment), said)
         try:
-            code = process.wait(MOST_SECONDS)
+            code = process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

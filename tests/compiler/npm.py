@@ -34,5 +34,5 @@ def installed(tool: str, package: str, config: pytest.Config) -> Path:
     npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     environment = {**os.environ, "PATH": f"{NODE / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     install: list[str | Path] = [NODE / "bin" / "node", npm, "ci", "--prefix", own, "--ignore-scripts", "--no-audit", "--no-fund"]
-    subprocess.run(install, env=environment, timeout=300, check=True)
+    subprocess.run(install, env=environment, check=True)
     return own / "node_modules"

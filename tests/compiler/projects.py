@@ -62,7 +62,6 @@ class Scratch:
             text=True,
             encoding="utf-8",
             check=False,
-            timeout=100,
         )
 
     def build(self) -> Build:
@@ -86,7 +85,7 @@ class Scratch:
             "-c",
             "init.defaultBranch=main",
         ]
-        ended = subprocess.run(["git", *known, *arguments], cwd=self.root, capture_output=True, text=True, check=True, timeout=60)
+        ended = subprocess.run(["git", *known, *arguments], cwd=self.root, capture_output=True, text=True, check=True)
         return ended.stdout
 
     def dist(self) -> dict[str, bytes]:

@@ -238,7 +238,7 @@ def test_an_operator_is_its_folder_and_one_line(tmp_path: Path) -> None:
     folder.joinpath("emit.py").write_text(FOLDER)
     program = LINE.replace("FOLDER", repr(str(tmp_path)))
     root = Path(__file__).parents[2]
-    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert ended.stderr == ""
     title, missing, misspelt, in_schema = ended.stdout.splitlines()
     assert (title, missing, in_schema) == ("Swarm", "TW313", "True")

@@ -148,7 +148,7 @@ def play(
         sys.executable, "-m", "tools.images.play", str(folder.parent / "run.yaml"), str(image),
         "--supervisor", SUPERVISOR, "--folder", str(folder), *options,
     ]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     said = ended.stdout + ended.stderr
     messages = [TerminationMessage.model_validate_json(line) for line in re.findall(r'^\S+: (\{"v":1.*\})$', said, re.MULTILINE)]
     logs = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.log")))

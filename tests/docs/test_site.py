@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     alone = ["unshare", "--user", "--map-root-user", "--net"]
     unshared = subprocess.run([*alone, "true"], capture_output=True).returncode == 0
     command = [*(alone if unshared else []), sys.executable, "tools/site.py", "--output", str(output)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {}
     for path in output.rglob("*.html"):

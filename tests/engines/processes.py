@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.processes import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 
@@ -48,20 +50,20 @@ class Processes:
         self._running.append((process, output))
         return output
 
-    def wait(self, seconds: float = 240) -> None:
+    def wait(self) -> None:
         """Until all have ended with exit code 0; an AssertionError has the output of the one that did not."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         for process, output in self._running:
             try:
                 status = process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"{process.args!r} has not ended after {seconds} s:\n{_text(output)}") from None
+                raise AssertionError(f"{process.args!r} has not ended after {PATIENCE_SECONDS:g} s:\n{_text(output)}") from None
             assert status == 0, f"{process.args!r} ended with exit code {status}:\n{_text(output)}"
 
-    def run(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, seconds: float = 240) -> None:
+    def run(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
         """Start one and wait for all."""
         self.start(command, environment)
-        self.wait(seconds)
+        self.wait()
 
     def said(self, rank: int) -> Any:
         """What a rank wrote to ``said-RANK.json`` in its working directory; its output is full of what its libraries say."""

@@ -26,11 +26,13 @@ from trainwright_trainer.contract.layout import COMPLETE_MARKER
 
 PROJECT = Path(os.environ.get("TRAINWRIGHT_BIN", ROOT / ".venv" / "bin"))
 """Programs of the environment with the compiler; an engine's own has none."""
-SCRAPE_SECONDS = 0.05
+SCRAPE_SECONDS = 0.1
 """A rank takes longer to end than that."""
 STEPS = 3
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
 """A step that was logged: for machines, or under mpirun, which gives its ranks a terminal, for people."""
+SAMPLE = re.compile(r"^\w+", re.MULTILINE)
+"""A metric in a line of what is served."""
 E = TypeVar("E")
 SMALLER = """
 import sys
@@ -122,11 +124,13 @@ class Rehearsal:
 
     def _start(self, *options: str) -> subprocess.Popen[str]:
         mounts = [f"--mount={path}={folder}" for path, folder in self._mounts.items()]
-        words = [PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self.workspace}", f"--python={self._image}"]
+        words = [
+            PROJECT / "trainwright", "rehearse", self.file, f"--workspace={self.workspace}", f"--python={self._image}",
+            f"--steps={STEPS}", f"--timeout={PATIENCE_SECONDS - 20:g}", "--network=loopback", *mounts, *options,
+        ]  # fmt: skip
         return subprocess.Popen(
-            [*map(str, words), f"--steps={STEPS}", "--timeout=280", "--network=loopback", *mounts, *options], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [*map(str, words)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
 
     def _assert_trained(self, spec: RunSpec) -> None:
         markers = [json.loads(one.read_text()) for one in (self._folder / "w" / "claims").rglob(COMPLETE_MARKER)]
@@ -138,12 +142,15 @@ class Rehearsal:
 
     def _scrape(self, over: threading.Event) -> None:
         """Ask all pods for their metrics again and again, as Prometheus does, only more often: of pods on loopback addresses."""
+        seen = set[str]()
         while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in list(self._addresses):
                 page = f"http://{address}:{self._port}/metrics"
                 with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=1) as answer:
-                    families = text_string_to_metric_families(answer.read().decode())
-                    self.scraped |= {family.name for family in families if family.samples}
+                    text = answer.read().decode()
+                    if (names := set(SAMPLE.findall(text))) - seen:  # to read all of it takes processors from the pods
+                        seen |= names
+                        self.scraped |= {family.name for family in text_string_to_metric_families(text) if family.samples}
 
     @property
     def logs(self) -> str:

@@ -15,7 +15,7 @@ from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port
 
 pytestmark = [
-    pytest.mark.slow, pytest.mark.timeout(300),
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed; `make test` installs it"),
 ]  # fmt: skip
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]

@@ -35,7 +35,7 @@ until [ "$(ls "${0%/*}" | grep -c ran-)" -ge 2 ]; do sleep 0.1; done
 """
 """A PyTorchJob is over with its master, so that none may end before the others have spoken."""
 OF_TORCH = [name for name in ROWS if not name.startswith(("deepspeed", "python-etc"))]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def needs(library: str) -> pytest.MarkDecorator:

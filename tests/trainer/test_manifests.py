@@ -12,7 +12,7 @@ from tests.trainer.data.tokenizer_files import word_piece
 
 SCRIPT = Path(__file__).with_name("script.py")
 """What the images of those runs have at /app/train.py."""
-pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.slow]
 
 
 def test_a_program_without_python_brings_its_supervisor(tmp_path: Path) -> None:

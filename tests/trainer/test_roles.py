@@ -16,7 +16,7 @@ from tests.pages import DOCS
 
 APP = Path(__file__).with_name("roles")
 PLAYED = [name for name, case in CASES.items() if case.orders_start]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def manifests(target: str) -> list[dict[str, Any]]:

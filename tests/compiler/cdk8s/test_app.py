@@ -19,7 +19,7 @@ def start(command: Sequence[str | Path], folder: Path, **environment: str) -> su
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CDK8S_", "JSII_"))}
     return subprocess.run(command, cwd=folder, env={**inherited, "PATH": path, **environment},
-                          capture_output=True, text=True, timeout=110, check=False)
+                          capture_output=True, text=True, check=False)
 
 
 def app(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +79,6 @@ def test_a_broken_node_is_one_message(project: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_the_command_line_writes_the_same_bytes(project: Path, cdk8s_cli: Path) -> None:
     app(project)
     done = start([cdk8s_cli, "synth", "--check-upgrade=false", "--output", "elsewhere"], project)
@@ -88,7 +87,6 @@ def test_the_command_line_writes_the_same_bytes(project: Path, cdk8s_cli: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_the_command_line_loses_its_output_when_the_app_fails(project: Path, cdk8s_cli: Path) -> None:
     """What docs/cdk8s.md warns of: it empties the folder first, shows the findings, and ends with 1 for any code of the app."""
     app(project)
@@ -105,7 +103,6 @@ def test_the_command_line_loses_its_output_when_the_app_fails(project: Path, cdk
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_the_command_line_fails_where_node_does(project: Path, cdk8s_cli: Path) -> None:
     done = start([cdk8s_cli, "synth", "--check-upgrade=false", "--output", "elsewhere"], project, JSII_NODE="/nowhere/node")
     assert done.returncode == 1

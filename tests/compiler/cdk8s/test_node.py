@@ -77,6 +77,6 @@ def test_no_node_at_all_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_node_on_the_path_and_not_a_word_on_stderr(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SYNTH], cwd=tmp_path, env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
-                          capture_output=True, text=True, timeout=100, check=False)
+                          capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "out" / "a.k8s.yaml").is_file()

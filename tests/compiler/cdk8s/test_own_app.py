@@ -25,7 +25,7 @@ class YamlFile(SingleFileSnapshotExtension):
 
 def run(script: Path, folder: Path, outdir: Path) -> str:
     done = subprocess.run([sys.executable, script], env={**os.environ, "CDK8S_OUTDIR": str(outdir)}, cwd=folder,
-                          capture_output=True, text=True, timeout=100, check=False)
+                          capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

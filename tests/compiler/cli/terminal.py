@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.processes import PATIENCE_SECONDS
+
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 
 
@@ -25,7 +27,7 @@ def talk(
     )
     os.close(theirs)
     said, seen = "", 0
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         for wanted, answer in conversation:
             while wanted not in said[seen:]:
@@ -37,7 +39,7 @@ def talk(
             os.write(ours, (answer + ("" if answer == "\x04" else "\n")).encode())
         while more := _read(ours):
             said += more
-        return process.wait(60), said
+        return process.wait(PATIENCE_SECONDS), said
     finally:
         process.kill()
         process.wait()

@@ -362,7 +362,7 @@ def test_schema_says_which_key_of_a_topology_is_wrong(topology: Data, message: s
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     ended = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" schema | head -c 10; exit "${PIPESTATUS[0]}"', str(TRAINWRIGHT)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )
     assert "Traceback" not in ended.stderr
     assert "Exception ignored" not in ended.stderr
@@ -378,7 +378,6 @@ def test_a_reader_of_messages_that_leaves_early_is_no_finding(said: str, tmp_pat
     os.close(reads)
     ended = subprocess.run(
         [TRAINWRIGHT, *said.split()], cwd=project.root, stdin=subprocess.DEVNULL, stdout=writes, stderr=writes, check=False,
-        timeout=120,
     )
     os.close(writes)
     assert ended.returncode == 141
@@ -393,7 +392,7 @@ def test_a_wrong_value_is_said_in_plain_words() -> None:
 def test_a_terminal_without_unicode_is_no_error(encoding: str) -> None:
     ended = subprocess.run(
         [TRAINWRIGHT, "plan", "digits-ddp"], cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
-        capture_output=True, check=False, timeout=60,
+        capture_output=True, check=False,
     )
     assert ended.returncode == 0, ended.stderr
     assert b"digits-ddp-" in ended.stdout

@@ -81,7 +81,7 @@ def test_the_cdk8s_app_of_a_project_writes_the_same_bytes(tmp_path: Path) -> Non
     here = made(tmp_path / "mine", "--cluster", "laptop")
     before = here.dist()
     environment = {**os.environ, "CDK8S_OUTDIR": str(tmp_path / "out")}
-    subprocess.run([sys.executable, "charts/main.py"], cwd=here.root, env=environment, check=True, timeout=100)
+    subprocess.run([sys.executable, "charts/main.py"], cwd=here.root, env=environment, check=True)
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     assert here.read("charts/main.py") == (ROOT / "charts" / "main.py").read_text(encoding="utf-8")
 
@@ -94,7 +94,7 @@ def test_the_steps_of_its_workflow_pass_and_stop_an_edit_by_hand(tmp_path: Path)
     path = {**os.environ, "PATH": f"{TRAINWRIGHT.parent}:{os.environ['PATH']}"}
 
     def code(step: str) -> int:
-        return subprocess.run(["bash", "-ec", step], cwd=here.root, env=path, check=False, timeout=100).returncode
+        return subprocess.run(["bash", "-ec", step], cwd=here.root, env=path, check=False).returncode
 
     assert list(map(code, steps)) == [0, 0]
     here.edit("dist/laptop/training/runs/first-run.k8s.yaml", "completions: 2", "completions: 3")
@@ -119,7 +119,7 @@ def test_its_review_says_what_changes_and_stops_where_data_is_at_risk(claim: str
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
     environment = {**os.environ, "PATH": f"{TRAINWRIGHT.parent}:{os.environ['PATH']}", "BASE": "base",
                    "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
-    codes = [subprocess.run(["bash", "-ec", steps[step]], cwd=here.root, env=environment, check=False, timeout=100).returncode
+    codes = [subprocess.run(["bash", "-ec", steps[step]], cwd=here.root, env=environment, check=False).returncode
              for step in ("Review", "No data at risk")]
     assert codes == [0, code]
     assert "| `first-run` |" in (tmp_path / "summary.md").read_text(encoding="utf-8")

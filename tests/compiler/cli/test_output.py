@@ -40,7 +40,7 @@ def test_the_short_help_is_the_help() -> None:
 
 def test_as_a_module() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "trainwright", "rules", "TW105"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "trainwright", "rules", "TW105"], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, Scratch(ROOT).run("rules", "TW105").stdout)
 

@@ -73,7 +73,7 @@ def ended(line: str, project: Path) -> subprocess.CompletedProcess[str]:
         return started(words[1:], project)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = ["bash", "-c", line]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 
 def play(block: Block, project: Path) -> str:

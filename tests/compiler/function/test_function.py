@@ -31,7 +31,7 @@ def run(text: str, folder: Path) -> None:
     """The script alone, where nothing of this repository can be imported."""
     path = folder / "script.py"
     path.write_text(text, encoding="utf-8")
-    subprocess.run([sys.executable, "-I", str(path)], cwd=folder, check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", str(path)], cwd=folder, check=True)
 
 
 def test_a_function_does_in_its_script_what_it_does_here(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ def train(steps: int, *, lr: float = 0.1) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_two_pods_train_what_a_function_says(tmp_path: Path) -> None:
     run = Run(**PARTS, topology=DDP(nodes=2, gpus_per_node=0), workload=FunctionWorkload(train, {"steps": 3}),
               security=Security(user=1000))  # fmt: skip
@@ -287,7 +286,7 @@ def test_pip_does_what_the_container_says(index: tuple[str, str], good: bool, tm
     for there, here in places.items():
         command = [word.replace(there, here) for word in command]
     environment = {**{one["name"]: str(tmp_path) for one in installer["env"]}, "PATH": os.environ["PATH"], "NO_PROXY": "*"}
-    codes = [subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode for _ in range(2)]
+    codes = [subprocess.run(command, env=environment, capture_output=True, check=False).returncode for _ in range(2)]
     assert codes == ([0, 0] if good else [1, 1])
     assert (tmp_path / "packages" / "tw_probe.py").exists() is good
 

@@ -103,7 +103,7 @@ def killed_at_each_step(lab: Lab, apart: int) -> tuple[int, list[str]]:
     for deaths in range(40):
         process = lab.start("apply", "laptop", "--context", "lab", "--yes")
         lab.cluster.victim, lab.cluster.kill_at = process.pid, lab.cluster.writes + apart
-        said, _ = process.communicate(timeout=100)
+        said, _ = process.communicate()
         if process.returncode == 0:
             return deaths, [one for one in lab.take_events() if "inventory" not in one]
         assert process.returncode == -9, said

@@ -21,7 +21,7 @@ def played(page: str, folder: Path, environment: Mapping[str, str]) -> Iterator[
             path = {"PATH": os.pathsep.join([str(TRAINWRIGHT.parent), environment["PATH"]])}
             ended = subprocess.run(
                 ["bash", "-c", command], cwd=folder, env={**environment, **path}, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=100,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
             )
             yield command, ended.stdout, shown
 

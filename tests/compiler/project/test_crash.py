@@ -48,7 +48,6 @@ def check(here: Scratch) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("apart", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_killed_at_any_step_synth_loses_no_file(apart: int, tmp_path: Path, few_runs: Scratch) -> None:
     finished = edited(tmp_path / "finished", few_runs)
@@ -62,7 +61,7 @@ def test_killed_at_any_step_synth_loses_no_file(apart: int, tmp_path: Path, few_
         here = edited(tmp_path / f"killed-{step}", few_runs)
         ended = subprocess.run(
             [sys.executable, "-m", "tests.compiler.project.killed_synth", str(here.root), str(step)],
-            cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
+            cwd=ROOT, capture_output=True, text=True, check=False,
         )
         assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
         left = files(here.root / "dist")

@@ -49,7 +49,7 @@ def with_cdk8s(here: Scratch) -> None:
     environment = {"CDK8S_OUTDIR": "dist"}
     ended = subprocess.run(
         [sys.executable, "charts/main.py"], cwd=here.root, env={**os.environ, **environment},
-        capture_output=True, text=True, check=False, timeout=100,
+        capture_output=True, text=True, check=False,
     )
     assert ended.returncode == 0, ended.stderr
 

@@ -25,7 +25,7 @@ def commit(few: Scratch) -> None:
 def merge(few: Scratch, branch: str, *options: str) -> bool:
     """Whether git merged a branch without a conflict."""
     command = ["git", "-c", "user.name=test", "-c", "user.email=test@example.com", "merge", "--no-edit", *options, branch]
-    return subprocess.run(command, cwd=few.root, capture_output=True, check=False, timeout=60).returncode == 0
+    return subprocess.run(command, cwd=few.root, capture_output=True, check=False).returncode == 0
 
 
 def add_run(few: Scratch, name: str) -> None:

@@ -18,7 +18,7 @@ from trainwright.compile import compile_run
 from trainwright.reading import validate_data
 from trainwright.run import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 RUN: dict[str, Any] = {
     "run": "probe", "team": "vision", "namespace": "training", "cluster": "laptop", "supervisor": "brought",
     "image": "registry.example.com/mirror/torch@sha256:" + "b" * 64, "security": {"user": 1000},

@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 from tests.compiler.rehearsal.stage import JOB, NETWORK, PORT, Manifest, manifests, of_kind, play
-from tests.processes import is_running
+from tests.processes import PATIENCE_SECONDS, is_running
 
 from trainwright.operators.ending import IndexDone, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.processes.container import INIT
 from trainwright.rehearsal.processes.container_init import KILLED
-
-PATIENCE_SECONDS = 150.0
 
 AT_ONCE = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 20}
 
@@ -71,7 +69,7 @@ def until(condition: object, what: str) -> None:
     """Wait for a callable to become true."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_SECONDS} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_SECONDS:g} s"
         time.sleep(0.02)
 
 

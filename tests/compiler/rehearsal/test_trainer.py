@@ -29,7 +29,7 @@ from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.stated.objects import objects_in
 from trainwright.rehearsal.stated.pod import Pod
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.slow
 
 PATIENCE_SECONDS, HTTP_PORT = 180.0, 9400
 

@@ -252,7 +252,7 @@ def test_torch_itself_ends_where_the_catalogue_says_so(name: str, value: str) ->
         "d.all_reduce(torch.ones(1)); d.destroy_process_group()"
     )
     env = {**os.environ, name: value}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=False)
     assert (done.returncode != 0) == VARIABLES[name].ends(value), done.stderr
 
 

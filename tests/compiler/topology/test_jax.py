@@ -54,7 +54,6 @@ def test_only_a_command_fits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed; `make test` installs it")
 @pytest.mark.parametrize("target", ["job-set", "train-job"])
 def test_processes_of_the_page_meet(target: str, tmp_path: Path) -> None:

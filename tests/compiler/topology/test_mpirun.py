@@ -101,7 +101,7 @@ def test_open_mpi_starts_the_ranks_with_what_they_need(tmp_path: Path) -> None:
         "PATH": f"{MPIRUN.parent}:{os.environ['PATH']}", "TMPDIR": "/tmp", "HOME": "/tmp", "SECRET": secret, "EMPTY": "",
         "SAY": str(said), "UNNAMED": "stays", **here,
     }
-    result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     ranks = [json.loads((said / str(number)).read_text()) for number in range(4)]
     for number, rank_said in enumerate(ranks):
@@ -127,6 +127,6 @@ def test_open_mpi_ends_with_the_code_of_the_rank_that_failed(tmp_path: Path) -> 
     environment = {"PATH": f"{MPIRUN.parent}:{os.environ['PATH']}", **here}
     words = ("mpirun", "-np", "2", "--host", "localhost:2", "--bind-to", "none", "bash", "-c", program)
     result = subprocess.run(
-        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, cwd=tmp_path
+        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd=tmp_path
     )
     assert result.returncode == 203

@@ -62,7 +62,7 @@ def digest(text: str) -> str:
 
 def run(pins: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("trainwright")), "crds", str(folder), "--pins", str(pins)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={"no_proxy": "*"})
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"no_proxy": "*"})
 
 
 def test_files_are_fetched_once(tmp_path: Path, server: Server) -> None:
@@ -117,7 +117,7 @@ def test_pins_that_are_none_are_one_message(tmp_path: Path, text: str) -> None:
 def test_they_go_where_validate_looks(tmp_path: Path, server: Server) -> None:
     pinned = pins(tmp_path, ("one.yaml", f"{server.url}/one", digest("/one")))
     command = [str(Path(sys.executable).with_name("trainwright")), "crds", "--pins", str(pinned)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path, env={"no_proxy": "*"})
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={"no_proxy": "*"})
     assert (ended.returncode, ended.stdout) == (0, "1 of 1 CRDs are in build/crds, 1 of them new\n")
     assert (tmp_path / "build" / "crds" / "one.yaml").read_text() == "/one"
 

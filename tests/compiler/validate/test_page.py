@@ -31,7 +31,6 @@ def test_an_example(block: str, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
         status = re.search(r"# exit ([0-9])$", command)
         assert ended.returncode == (int(status[1]) if status else 0), ended.stderr

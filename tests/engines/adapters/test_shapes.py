@@ -28,7 +28,6 @@ from tests.served import SUPERVISED
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.ledger import AttemptStarted
 
-pytestmark = pytest.mark.timeout(400)
 DIST = ROOT / "dist"
 RUNS = Path(__file__).with_name("runs.py")
 COMPILE = """

@@ -12,7 +12,7 @@ from tests.engines.processes import ROOT
 from tests.engines.rehearsed import Rehearsal
 
 IMAGE = ROOT / "tests" / "trainer" / "launchers" / "sockets"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def test_ranks_meet(tmp_path: Path) -> None:

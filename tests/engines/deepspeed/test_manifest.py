@@ -8,7 +8,7 @@ import pytest
 from tests.engines.manifest_data import write_tokens, write_weights
 from tests.engines.rehearsed import Rehearsal
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.nightly, pytest.mark.slow]
 
 
 def test_a_job_with_deepspeed_trains(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from trainwright_trainer.contract import ExitCode
 
 LIMIT_SECONDS = 60.0
 """In which the launcher has ended the ranks that are left, and itself: 5 s on an idle machine."""
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 def pid_of(rank: int, directory: Path) -> int:

@@ -26,7 +26,7 @@ from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
 COUNT = Path(__file__).with_name("count.py")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @dataclass

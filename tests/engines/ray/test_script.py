@@ -26,7 +26,7 @@ from tests.served import SUPERVISED
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("count.py")
 COMPILE = """
 import json, sys, yaml
@@ -105,7 +105,7 @@ class Played:
 @pytest.mark.rehearsal
 def test_told_to_end_it_saves_and_goes_on_in_the_next_cluster(tmp_path: Path, image: Path) -> None:
     play = Played(rehearsal(tmp_path, image))
-    assert play.run.follow("--timeout=560", meanwhile=play.interrupt) == 0, play.told()
+    assert play.run.follow(meanwhile=play.interrupt) == 0, play.told()
     first, last = play.run.events(AttemptEnded)
     assert (first.code, last.code) == (ExitCode.PREEMPTED_SAVED, ExitCode.DONE)
     assert f"exit code {ExitCode.PREEMPTED_SAVED:d}" in play.run.output, "of Ray's job, in the status of the RayJob"

@@ -66,9 +66,9 @@ def test_a_coordinator_waits_for_an_evaluator_that_is_listed(processes: Processe
     for role in ("ps", "worker", "chief"):
         place = json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})
         said = processes.start([sys.executable, FOLDER / "coordinator.py"], {"TF_CONFIG": place})
-    wait_until(lambda: "connects" in said.read_text(), "the coordinator connects", 120)
+    wait_until(lambda: "connects" in said.read_text(), "the coordinator connects")
     if listed:
         time.sleep(10)
         assert "is connected" not in said.read_text()
     else:
-        wait_until(lambda: "is connected" in said.read_text(), "the coordinator is connected", 60)
+        wait_until(lambda: "is connected" in said.read_text(), "the coordinator is connected")

@@ -9,7 +9,7 @@ import pytest
 from tests.engines.manifest_data import write_images
 from tests.engines.rehearsed import Rehearsal
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("path", [

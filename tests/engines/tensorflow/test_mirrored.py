@@ -29,7 +29,7 @@ HARD: dict[str, Any] = {
 """Settings that a resume could get wrong, with time to interrupt."""
 ALONE: dict[str, Any] = {"batch": {"micro": 32}, "evaluation": {}}
 """What one worker needs, to take the batches of two."""
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 def files(directory: Path) -> set[Any]:

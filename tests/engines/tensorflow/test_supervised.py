@@ -14,7 +14,7 @@ from tests.processes import wait_until
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests.engines.manifest_data import write_table
 from tests.engines.rehearsed import Rehearsal
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("path", [

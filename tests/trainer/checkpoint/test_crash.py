@@ -69,7 +69,6 @@ def test_many_kills_at_random_moments(writers: Writers, memory_directory: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_kill_before_every_change_to_the_volume(writers: Writers, memory_directory: Path) -> None:
     """Three steps from the lease to retention, cut off before each open, mkdir, fsync, link and unlink in turn; then resumed."""
     quiet = replace(FAST, beat_seconds=1000.0)  # so that the changes come in the same order each time
@@ -90,7 +89,6 @@ def test_a_kill_before_every_change_to_the_volume(writers: Writers, memory_direc
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("s3")
 def test_kills_over_an_object_store(s3_store: CheckpointStore) -> None:
     chance = random.Random(3)

@@ -259,6 +259,5 @@ def test_two_attempts_at_once(pair: list[Writers], memory_directory: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_two_attempts_at_once_many_times(pair: list[Writers], memory_directory: Path) -> None:
     displace_at_random_moments(pair, memory_directory, 150)

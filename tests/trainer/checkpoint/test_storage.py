@@ -88,7 +88,7 @@ def run_scenario(volume: Path, scenario: str, prefix: Sequence[str] = UNSHARE) -
     volume.mkdir()
     script = Path(__file__).with_name("storage_scenario.py")
     done = subprocess.run(
-        [*prefix, sys.executable, str(script), str(volume), scenario], capture_output=True, text=True, timeout=100
+        [*prefix, sys.executable, str(script), str(volume), scenario], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

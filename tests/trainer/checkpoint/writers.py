@@ -69,7 +69,7 @@ class Writers:
         if self.pid and self.status is None:
             os.kill(self.pid, signal.SIGCONT)
             os.kill(self.pid, signal.SIGKILL)
-        self._nursery.communicate(timeout=60)
+        self._nursery.communicate()
 
     def _listen(self) -> None:
         assert self._nursery.stdout

@@ -13,7 +13,6 @@ from trainwright_trainer.commands.app import app
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_it_measures_the_run_itself(tmp_path: Path) -> None:
     write_run(tmp_path, world=1)
     [as_shown] = shown("bench")

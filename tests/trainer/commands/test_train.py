@@ -22,7 +22,6 @@ def events(output: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_run_of_two_nodes_is_stopped_and_goes_on_with_one_rank(tmp_path: Path) -> None:
     spec, directory = write_run(tmp_path, batch={"micro": 8}, duration={"steps": 400}), tmp_path / "checkpoints"
     as_it_is, with_one_rank = shown("train")

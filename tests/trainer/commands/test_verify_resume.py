@@ -21,7 +21,7 @@ from trainwright_trainer.commands.verify_resume.trial import Killed, ObservedAtt
 from trainwright_trainer.contract import Training
 from trainwright_trainer.contract.spec_file import read_specification
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 ONE_RANK = ("--processes", "1", "--resume-processes", "1")
 """Enough for what is wrong whatever the size."""
 STEPS = 24

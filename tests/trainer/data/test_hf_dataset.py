@@ -135,7 +135,7 @@ print(hf_dataset.load(HFDataset.model_validate_json(sys.argv[1])).fingerprint)
     before = {path: path.stat().st_mtime_ns for path in reviews.rglob("*")}
     done = subprocess.run(
         [sys.executable, "-c", code, data.model_dump_json()], env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, check=True,
     )
     assert done.stdout.strip() == hf_dataset.load(data).fingerprint
     assert {path: path.stat().st_mtime_ns for path in reviews.rglob("*")} == before

@@ -114,7 +114,7 @@ def test_ranks_know_who_they_are(run: LoneRun) -> None:
 @pytest.mark.parametrize("told", [0, 1])
 def test_all_ranks_stop_at_one_step_whichever_pod_is_told(run: LoneRun, told: int) -> None:
     start_both(run)
-    wait_until(lambda: len(run.journal("started")) == 2, f"both ranks train:\n{run.logs()}", 90)
+    wait_until(lambda: len(run.journal("started")) == 2, f"both ranks train:\n{run.logs()}")
     run.pods[told].process.send_signal(signal.SIGTERM)
     assert run.pods[told].wait() == ExitCode.PREEMPTED_SAVED, run.logs()
     assert run.pods[1 - told].wait() == ExitCode.PREEMPTED_SAVED, run.logs()

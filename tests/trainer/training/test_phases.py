@@ -46,7 +46,7 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         run.environment = {"SLOW": f"{place}:{rank}:{seconds}", "SLOW_NOTE": str(note)}
         runs.append(run)
         pod = run.start(0)
-        wait_until(lambda: note.exists() or pod.process.poll() is not None, f"ranks come to {place}", 120)
+        wait_until(lambda: note.exists() or pod.process.poll() is not None, f"ranks come to {place}")
         assert note.exists(), run.logs()
         return run
 
@@ -122,7 +122,7 @@ def test_sigterm_while_a_compiler_runs(start: Start, tmp_path: Path, monkeypatch
     wait_until(lambda: any(name.endswith(".cpp") for _, _, names in os.walk(cache) for name in names), "something is compiled")
     assert processes_with(str(cache))
     assert_still("warming_up", told_to_end(run, ExitCode.PREEMPTED_NOT_SAVED))
-    wait_until(lambda: not processes_with(str(cache)), "no process is left", 10)
+    wait_until(lambda: not processes_with(str(cache)), "no process is left")
 
 
 def processes_with(text: str) -> list[str]:

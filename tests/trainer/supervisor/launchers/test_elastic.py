@@ -20,7 +20,7 @@ from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec
 
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 NewElasticRun = Callable[..., LoneRun]
 
 
@@ -164,13 +164,13 @@ def test_torch_ranks_go_on_without_a_pod_that_is_lost(new_run: NewElasticRun) ->
     run.rank = TRAINER
     first, second = run.start(0), run.start(1)
     first.wait_for_event("supervisor_started")
-    wait_until(lambda: committed(first) >= 5, f"a commit of two ranks:\n{run.logs()}", 180)
+    wait_until(lambda: committed(first) >= 5, f"a commit of two ranks:\n{run.logs()}")
     run.lose(second)
     rounds = [event for event in first.log() if event["event"] == "met"]
     assert [event["nodes"] for event in rounds] == [2]
     wait_until(lambda: [event["nodes"] for event in first.log() if event["event"] == "met"] == [2, 1], "a round of one")
     begun = committed(first)
-    wait_until(lambda: committed(first) >= begun + 10, f"commits of one rank:\n{run.logs()}", 180)
+    wait_until(lambda: committed(first) >= begun + 10, f"commits of one rank:\n{run.logs()}")
     started = [event for event in first.log() if event["event"] == "run_started"]
     assert [event["world_size"] for event in started] == [2, 1]
     assert started[1]["step"] >= 5

@@ -14,7 +14,7 @@ from tests.trainer.supervisor.lone_pods import LoneRun
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 NewScript = Callable[..., LoneRun]
 
 SCRIPT = """
