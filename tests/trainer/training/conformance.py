@@ -114,10 +114,9 @@ def textbook(work: Training, global_batch: int, steps: int, left_out: Container[
 
 HARD = {"precision": "bf16", "clip_norm": 0.5}
 """Settings that a resume could get wrong, with dropout in the model."""
-STEPS, EVERY = 120, 40
-"""Long enough that a kill in the middle finds the run still going on a loaded machine."""
-SLOWED = {PAUSE_ENV: "0.1"}
-"""What a run is told in which a request has to arrive in the middle: it takes no fewer than 12 s, on whatever machine."""
+STEPS, EVERY = 60, 20
+SLOWED = {PAUSE_ENV: "0.2"}
+"""What a run is told in which a request or a kill has to arrive in the middle: it takes 12 s or more, on whatever machine."""
 
 
 def hard(spec: Spec, directory: Path, engine: str, **work: Any) -> dict[str, Any]:

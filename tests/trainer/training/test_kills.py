@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.processes import wait_until
-from tests.trainer.training.conformance import assert_same_bits, committed, hard
+from tests.trainer.training.conformance import SLOWED, assert_same_bits, committed, hard
 from tests.trainer.training.conftest import Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
@@ -48,7 +48,7 @@ def test_three_kills_lose_nothing_that_was_committed(
     store, dice = CheckpointStore(directory), random.Random(f"kills of {engine}")
     for victim, in_a_save in ((1, False), (0, True), (0, False)):
         safe = committed(store)
-        started = ranks.start(saving_often(spec, directory, engine))
+        started = ranks.start(saving_often(spec, directory, engine), told=SLOWED)
         told = partial(output_of, started)
         wait_until(partial(has_committed, store, safe + dice.randrange(3, 9)), "commits", every=0.002, told=told)
         if in_a_save:
