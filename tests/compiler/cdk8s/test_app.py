@@ -78,6 +78,7 @@ def test_a_broken_node_is_one_message(project: Path) -> None:
     assert not (project / "dist").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_command_line_writes_the_same_bytes(project: Path, cdk8s_cli: Path) -> None:
     app(project)

@@ -169,7 +169,7 @@ class Played:
 
 
 @pytest.fixture(params=[
-    pytest.param(name, marks=pytest.mark.nightly) if name in ("function", "lightning") else name for name in SHAPES
+    pytest.param(name, marks=pytest.mark.nightly) if name in ("ddp", "function", "lightning") else name for name in SHAPES
 ])
 def play(request: pytest.FixtureRequest, compiled: Path, image: Path, tmp_path: Path) -> Callable[..., Played]:
     """Makes rehearsals of a shape by name; its program ends at once where it ``leaves``."""

@@ -17,7 +17,7 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", ["mpirun", pytest.param("gloo", marks=pytest.mark.nightly)])
 def test_two_ranks_train_one_model(processes: Processes, launcher: str) -> None:
     processes.run([*LAUNCHERS[launcher], sys.executable, RANK])
     first, second = map(processes.said, range(2))

@@ -24,7 +24,7 @@ class Cluster:
         return {"RAY_ADDRESS": self.address}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     processes, port = Processes(tmp_path_factory.mktemp("cluster")), free_port()
     session = Path(mkdtemp(prefix="ray-"))  # the paths of its sockets, below this folder, may have 107 characters

@@ -128,6 +128,7 @@ def test_sigterm_to_the_driver_saves_on_all_nodes(start: Start, tmp_path: Path) 
     assert CheckpointStore(tmp_path / "state").records()[0].step == message.committed_step
 
 
+@pytest.mark.nightly
 def test_a_rank_that_is_killed_is_named(start: Start, tmp_path: Path) -> None:
     driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
     driver.wait_for('"event": "step"')

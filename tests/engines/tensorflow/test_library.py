@@ -44,6 +44,7 @@ def test_two_workers_train_one_model_in_a_loop_of_their_own(run_workers: Start, 
     assert second["restored"] == second["weights"]
 
 
+@pytest.mark.nightly
 def test_fit_of_the_legacy_keras_runs(run_workers: Start, processes: Processes) -> None:
     run_workers("fit.py", TF_USE_LEGACY_KERAS="1")
     first, second = map(processes.said, range(2))
@@ -51,6 +52,7 @@ def test_fit_of_the_legacy_keras_runs(run_workers: Start, processes: Processes) 
     assert first[-1] < first[0]
 
 
+@pytest.mark.nightly
 def test_fit_of_keras_3_does_not(run_workers: Start) -> None:
     """TW429 warns of it. Once this fails, the warning is out of date."""
     with pytest.raises(AssertionError, match="PerReplica"):

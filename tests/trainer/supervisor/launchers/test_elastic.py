@@ -153,6 +153,7 @@ def test_told_to_end_while_it_waits(new_run: NewElasticRun) -> None:
     assert pod.wait() == ExitCode.PREEMPTED_NOT_SAVED, run.logs()
 
 
+@pytest.mark.nightly
 def test_torch_ranks_go_on_without_a_pod_that_is_lost(new_run: NewElasticRun) -> None:
     """The real program of a rank: the survivor trains on alone from the newest commit, at half the batch."""
     run = new_run(grace_seconds=60)
