@@ -31,6 +31,9 @@ ifneq ($(filter-out $(ALL_ENGINES),$(ENGINES)),)
   $(error ENGINES names $(filter-out $(ALL_ENGINES),$(ENGINES)), which has no environment of its own. There are: $(ALL_ENGINES))
 endif
 
+# Images set it, and then each of thousands of processes would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements/torch.txt)
@@ -261,6 +264,8 @@ $(BENCH_VENV)/stamps/bench: requirements/bench.txt requirements/torch.txt traine
 TORCH_ENGINES := deepspeed horovod ray adapters
 BUILT_ENGINES := deepspeed horovod
 ENGINE_PIP = $(@D:/stamps=)/bin/python -m pip --quiet --disable-pip-version-check
+# The tests import a tenth of what is installed, and leave that compiled: to compile all of it takes twice as long.
+ENGINE_INSTALL = $(ENGINE_PIP) install --no-compile
 
 .PHONY: $(ENGINES:%=test-engine-%)
 $(ENGINES:%=test-engine-%): test-engine-%: $(ENGINE_VENVS)/%/stamps/engine $(STAMPS)/synth
@@ -274,20 +279,20 @@ $(ENGINE_VENVS)/%/stamps/venv:
 	@touch $@
 
 $(ENGINE_VENVS)/%/stamps/lock: requirements/engines/%.txt $(ENGINE_VENVS)/%/stamps/venv
-	$(ENGINE_PIP) install --require-hashes --no-deps --requirement $<
+	$(ENGINE_INSTALL) --require-hashes --no-deps --requirement $<
 	@touch $@
 
 $(ENGINE_VENVS)/%/stamps/torch-$(TORCH): $(ENGINE_VENVS)/%/stamps/lock
-	$(ENGINE_PIP) install torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(ENGINE_INSTALL) torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@touch $@
 
 $(ENGINE_VENVS)/%/stamps/wheel: requirements/engines/sdists/%.txt $(wildcard tools/engines/*.py tools/engines/*.patch) $(ENGINE_VENVS)/%/stamps/torch-$(TORCH)
-	wheel=$$($(@D:/stamps=)/bin/python tools/engines/build.py $*) && $(ENGINE_PIP) install --no-deps --force-reinstall "$$wheel"
+	wheel=$$($(@D:/stamps=)/bin/python tools/engines/build.py $*) && $(ENGINE_INSTALL) --no-deps --force-reinstall "$$wheel"
 	@touch $@
 
 $(TORCH_ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine): $(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/torch-$(TORCH)
 $(BUILT_ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine): $(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/wheel
 $(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/lock trainer/pyproject.toml
-	$(ENGINE_PIP) install --no-deps --no-build-isolation --editable ./trainer
+	$(ENGINE_INSTALL) --no-deps --no-build-isolation --editable ./trainer
 	$(ENGINE_PIP) check
 	@touch $@
