@@ -19,6 +19,7 @@ from rich.console import Console
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
 from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Recorder, edit_specification, play, stated
+from tests.processes import PATIENCE_SECONDS
 from tests.served import served_by
 from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
@@ -31,7 +32,7 @@ from trainwright.rehearsal.stated.pod import Pod
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS, HTTP_PORT = 180.0, 9400
+HTTP_PORT = 9400
 
 REHEARSE = """
 import sys
@@ -40,7 +41,7 @@ from rich.console import Console
 from trainwright.rehearsal import Options, console, rehearse
 from trainwright.rehearsal.stated.objects import objects_in
 observer = console.ConsoleObserver(Console(width=200))
-options = Options()
+options = Options(steps=400)
 result = rehearse(objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
 console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
 sys.exit(result.exit_code)

@@ -57,10 +57,9 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "place"), [
-    ("ddp", "save"),
     ("ddp", "evaluate"),
     ("fsdp2", "data"),
-    *(pytest.param("ddp", place, marks=pytest.mark.nightly) for place in ("data", "step")),
+    *(pytest.param("ddp", place, marks=pytest.mark.nightly) for place in ("data", "step", "save")),
     pytest.param("fsdp2", "save", marks=pytest.mark.nightly),
 ])
 def test_sigterm_saves_every_finished_step(start: Start, engine: str, place: str) -> None:
@@ -136,7 +135,7 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["save", "complete"])
+@pytest.mark.parametrize("place", ["save", pytest.param("complete", marks=pytest.mark.nightly)])
 def test_sigterm_after_the_last_step_comes_too_late(start: Start, place: str, tmp_path: Path) -> None:
     """The last checkpoint is on its way, or the mark after it: the run is done, and does not begin again."""
     directory = tmp_path / "state"
