@@ -16,6 +16,7 @@ from trainwright.cli.session import Exit, JsonOption, ProjectOption, no_such, op
 from trainwright.findings.codes import found
 from trainwright.findings.locate import dotted, tokens
 from trainwright.importing.read import Source, read
+from trainwright.manifest.kinds import GroupKind
 from trainwright.project.load import Project, load_sources
 from trainwright.reading.document import LARGEST_FILE, Document, read_text
 from trainwright.starter.files import MODELINE, profile_path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trainwright.reading.defaults import DefaultsFile
 
 DRAFTED = "imported"
+CARRIERS = "Job, JobSet, PyTorchJob, TFJob, XGBoostJob, MPIJob, TrainJob, RayJob and Volcano Job, also in an AppWrapper"
 
 
 def command(
@@ -58,7 +60,9 @@ def command(
     brought = bring(given, profile or name, existing, team, beneath)
     if not brought.runs and not brought.failed:
         show(brought.notes)
-        stop(f"nothing in {', '.join(files)} carries a run that is known here", Exit.FINDINGS)
+        others = ", ".join(sorted({GroupKind.of(one.data).kind for one in given.around}))
+        there = f", but {others}" if others else ""
+        stop(f"no object in {', '.join(files)} carries a run{there}; import takes {CARRIERS}", Exit.FINDINGS)
     written = files_of(brought, profile or name)
     taken = [path for path in written if (where.root / path).exists()]
     if taken and not force:

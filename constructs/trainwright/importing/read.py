@@ -25,11 +25,8 @@ WRAPPERS = {
 }
 """Kind -> the lists of objects in it, and the field of each that has one."""
 RUNTIMES = {GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")}
-REFUSED = {
-    GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "its pods restart for ever, so a run in it would never be done; "
-    "write it as a JobSet, whose Jobs end",
-}
-"""Kinds that look like runs and can carry none -> why."""
+ENDLESS = {GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")}
+"""Kinds that look like runs, and whose pods never end."""
 _OF_THE_SERVER = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
     "managedFields", "selfLink", "ownerReferences", "finalizers",
@@ -202,12 +199,12 @@ def _sorted(objects: Sequence[Manifest], findings: Iterable[Finding], texts: Map
     for one in objects:
         kind = GroupKind.of(one.data)
         made = [text(owner, "/kind") for _, owner in items(one.data, "/metadata/ownerReferences")]
-        if kind in REFUSED:
-            notes.append(found("TW715", one.where("/kind"), f"{kind.kind} {_name(one)} carries no run: {REFUSED[kind]}",
-                               "leave it out, or import what you make of it"))  # fmt: skip
+        if kind in ENDLESS:
+            message = f"{kind.kind} {_name(one)} carries no run: its pods restart for ever, so that it would never be done"
+            notes.append(found("TW718", one.where("/kind"), message, "write it as a JobSet, whose Jobs end"))
         elif made and operator.makes_pods(one.data):
-            notes.append(found("TW715", one.where(""), f"{kind.kind} {_name(one)} is made by a {made[0]}, which says all of it",
-                               "nothing"))  # fmt: skip
+            message = f"{kind.kind} {_name(one)} is made by a {made[0]}, which says all of it"
+            notes.append(found("TW718", one.where(""), message, f"import the {made[0]}"))
         elif _carries(one, named):
             workloads.append(one)
         else:

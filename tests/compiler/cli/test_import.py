@@ -49,7 +49,10 @@ def test_runs_go_to_a_profile_that_is_there(here: Scratch) -> None:
 def test_what_carries_no_run_ends_with_a_finding(here: Scratch) -> None:
     here.write("given.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {}\n")
     ended = here.run("import", "given.yaml")
-    assert (ended.returncode, "carries a run that is known here" in ended.stderr) == (1, True)
+    assert (ended.returncode, "given.yaml carries a run, but Deployment; import takes Job, " in ended.stderr) == (1, True)
+    here.write("given.yaml", "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: a}\nspec: {}\n")
+    ended = here.run("import", "given.yaml")
+    assert (ended.returncode, "given.yaml:2:1: note TW718 LeaderWorkerSet a" in ended.stderr) == (1, True)
 
 
 def test_a_project_is_made_of_manifests(tmp_path: Path) -> None:
