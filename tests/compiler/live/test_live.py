@@ -103,7 +103,7 @@ def test_watch_says_each_change(lab: Lab) -> None:
     done(lab, job)
     assert "saving" not in read_until("done", lines)
     process.send_signal(signal.SIGINT)
-    left, _ = process.communicate()
+    left, _ = process.communicate(timeout=60)
     assert (process.returncode, left) == (128 + signal.SIGINT, "")
 
 
@@ -118,7 +118,7 @@ def test_watch_goes_on_where_the_api_server_does_not_answer(lab: Lab) -> None:
     done(lab, job)
     read_until("  done", lines)
     process.send_signal(signal.SIGINT)
-    process.communicate()
+    process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
 
 
@@ -164,7 +164,7 @@ def test_follow_goes_on_as_the_log_does_and_ends_with_it(lab: Lab) -> None:
         log.write(f"step {number}")
         assert process.stdout.readline() == f"step {number}\n"
     log.end()
-    left, _ = process.communicate()
+    left, _ = process.communicate(timeout=60)
     assert (process.returncode, left) == (0, "")
 
 

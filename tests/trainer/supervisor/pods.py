@@ -185,7 +185,7 @@ class Pods:
                 pod.process.kill()
             pod.process.wait(PATIENCE_SECONDS)
         for line in self.journal("started"):
-            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their pods")  # type: ignore[misc]
+            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their pods", 60)  # type: ignore[misc]
 
 
 @dataclass

@@ -121,7 +121,7 @@ def test_sigterm_while_a_compiler_runs(start: Start, tmp_path: Path, monkeypatch
     wait_until(lambda: any(name.endswith(".cpp") for _, _, names in os.walk(cache) for name in names), "something is compiled")
     assert processes_with(str(cache))
     assert_still("warming_up", told_to_end(run, ExitCode.PREEMPTED_NOT_SAVED))
-    wait_until(lambda: not processes_with(str(cache)), "no process is left")
+    wait_until(lambda: not processes_with(str(cache)), "no process is left", 10)
 
 
 def processes_with(text: str) -> list[str]:

@@ -106,7 +106,7 @@ class Fetching:
     def run(self) -> tuple[int, str]:
         """Exit code, and everything that was printed."""
         process = self.start()
-        printed, _ = process.communicate()
+        printed, _ = process.communicate(timeout=60)
         assert SECRET not in printed
         return process.returncode, printed
 
@@ -165,7 +165,7 @@ def test_a_pod_that_is_ended_leaves_no_marker_and_the_next_one_goes_on(fetching:
     process = fetching.start()
     until(fetching.copied)
     process.send_signal(signal.SIGTERM)
-    process.communicate()
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert not fetching.marker.exists()
     kept = {path: path.stat().st_ino for path in fetching.copied()}
@@ -210,7 +210,7 @@ def test_two_pods_at_once_end_with_the_same_data(fetching: Fetching) -> None:
     other.changes = {"FOLDER": str(fetching.folder)}
     pods = [fetching.start(), other.start()]
     for pod in pods:
-        pod.communicate()
+        pod.communicate(timeout=60)
     assert 0 in [pod.returncode for pod in pods]
     assert fetching.run()[0] == 0
     assert fetching.contents() == contents(source(fetching.store))
@@ -300,13 +300,13 @@ def test_waiting_ends_at_once_where_the_marker_is(tmp_path: Path) -> None:
     waiting.marker.parent.mkdir()
     waiting.marker.touch()
     process = waiting.start()
-    assert process.communicate()[0] == ""
+    assert process.communicate(timeout=60)[0] == ""
     assert process.returncode == 0
 
 
 def test_waiting_says_what_is_missing_when_its_time_is_over(tmp_path: Path) -> None:
     process = Waiting(tmp_path, "0").start()
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert printed.splitlines() == [
         f"The data is not complete after 0 s of waiting for {Waiting(tmp_path, '0').marker}.",
@@ -323,7 +323,7 @@ def test_waiting_ends_with_the_marker(tmp_path: Path) -> None:
     assert "waiting for" in process.stdout.readline()
     waiting.marker.parent.mkdir()
     waiting.marker.touch()
-    assert process.wait() == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_kubernetes_leaves_the_scripts_as_they_are() -> None:

@@ -253,7 +253,7 @@ def test_a_worker_that_is_gone_is_a_lost_peer(new_run: NewMPIRun) -> None:
     assert run.launcher.wait() == ExitCode.PEER_LOST, run.logs()
     assert re.match("rank [01] is lost", last_words(run)), "mpirun ends the other rank at once; either end may be heard first"
     for pid in pids.values():
-        wait_until(lambda pid=pid: not is_running(pid), "no rank is left")  # type: ignore[misc]
+        wait_until(lambda pid=pid: not is_running(pid), "no rank is left", 20)  # type: ignore[misc]
 
 
 def test_a_rank_that_is_killed_is_named(new_run: NewMPIRun) -> None:
