@@ -16,6 +16,7 @@ from trainwright.cli.session import Exit, JsonOption, ProjectOption, no_such, op
 from trainwright.findings.codes import found
 from trainwright.findings.locate import dotted, tokens
 from trainwright.importing.read import Source, read
+from trainwright.importing.secrets import shown
 from trainwright.manifest.kinds import GroupKind
 from trainwright.project.load import Project, load_sources
 from trainwright.reading.document import LARGEST_FILE, Document, read_text
@@ -154,7 +155,8 @@ def report(brought: Brought) -> None:
         show([found("TW409", where, f"{name} stands in plain text, and was not copied", fix) for name, where in one.hidden])
         for left in one.dropped:
             key = dotted(tokens(left.pointer))
-            say(f"{left.where}: {key} of run {one.name} is left out, which was {left.value!r:.80}: {left.why}")
+            was = shown(left.pointer, left.value)
+            say(f"{left.where}: {key} of run {one.name} is left out, which was {was}: {left.why}")
     for lacking in brought.lacks:
         say(f"the profile lacks {lacking}")
 

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trainwright.cli.session import ProjectOption, no_such, open_project, output, stop
+from trainwright.cli.session import Exit, ProjectOption, no_such, open_project, output, stop
 from trainwright.cluster.runtimes import KINDS, digest_of, held_at, without_server_fields
+from trainwright.findings.locate import dotted, tokens
 from trainwright.project.load import PROFILE_SUFFIXES
 from trainwright.reading.document import parse_yaml
+from trainwright.rules.secrets import IN_A_RUNTIME, secrets_in
 from trainwright.validate.manifests import read_objects
 
 
@@ -37,6 +39,10 @@ def command(
     found = [one for one in objects if one.get("kind") in KINDS and isinstance(one.get("spec"), dict)]
     if not found:
         stop(f"there is no {' and no '.join(KINDS)} in {', '.join(map(str, files))}")
+    for one in found:
+        if pointer := next(secrets_in(one), None):
+            place = f"{dotted(tokens(pointer))} of {one['metadata'].get('name')}"
+            stop(f"{place} looks like a secret, and a profile would hold it in plain text; {IN_A_RUNTIME}", Exit.FINDINGS)
     lines, names = ["runtimes:"], set[str]()
     for one in map(without_server_fields, found):
         name = str(one["metadata"].get("name"))

@@ -91,10 +91,10 @@ def tokens(pointer: str) -> list[str]:
 
 
 def dotted(keys: Sequence[str | int]) -> str:
-    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
+    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``. Of a pointer a number is a place in a list."""
     text = ""
     for key in keys:
-        if isinstance(key, int):
+        if isinstance(key, int) or key.isdecimal():
             text += f"[{key}]"
         elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
             text += f".{key}" if text else key

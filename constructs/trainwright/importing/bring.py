@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import at
+from trainwright.findings.locate import at, dotted, tokens
 from trainwright.importing.comments import remarks
 from trainwright.importing.draft import Draft, draft, entry_of
 from trainwright.importing.emitted import NONE
@@ -24,6 +24,7 @@ from trainwright.importing.rest import with_overrides
 from trainwright.importing.words import Data
 from trainwright.importing.write import profile_text, run_text
 from trainwright.reading import validate_data
+from trainwright.rules.secrets import secrets_in
 from trainwright.validate.manifests import Manifest
 
 
@@ -106,7 +107,7 @@ def bring(
         except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
             failed.append(Failed(manifest, [_unread(manifest, error)]))
     lacks: list[str] = []
-    proposals = _that_a_profile_can_hold(proposals)
+    proposals = _that_a_profile_can_hold(proposals, installed)
     while True:
         tried = [replace(one, words=copy.deepcopy(one.words)) for one in proposals]
         made = draft(cluster, tried, given) if existing is None else None
@@ -137,8 +138,10 @@ def _merged(proposal: Proposal) -> Iterator[Finding]:
         yield found("TW717", proposal.manifest.where(pointer), message, fix)
 
 
-def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """On no runtime that is none, nor on another one of a name that a profile has already."""
+def _that_a_profile_can_hold(proposals: Sequence[Proposal], installed: Sequence[Mapping[str, Any]]) -> list[Proposal]:
+    """On no runtime that is none, nor on another one of a name that a profile has already, nor on one that would bring a secret
+    in plain text into the project.
+    """
     held: dict[str, Data] = {}
     able = list[Proposal]()
     for proposal in proposals:
@@ -146,6 +149,9 @@ def _that_a_profile_can_hold(proposals: Sequence[Proposal]) -> list[Proposal]:
             name, entry = entry_of(proposal.runtime)
             if held.get(name, entry) != entry:
                 proposal = proposal.without_runtime(f"a profile has each name once, and another runtime is called {name}")
+            elif proposal.runtime not in installed and (pointer := next(secrets_in(entry["manifest"]), None)):
+                place = dotted(tokens(pointer))
+                proposal = proposal.without_runtime(f"{place} of runtime {name} holds what looks like a secret in plain text")
             else:
                 try:
                     validate_data(Cluster, {**_EMPTY, "runtimes": {name: entry}}, PROFILE, {})

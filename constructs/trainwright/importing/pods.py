@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
@@ -368,16 +368,3 @@ def _simple(one: Tree, volumes: Mapping[str, Tree], shared: Shared) -> dict[str,
         "cpu": _number(limits["cpu"]),
         "memory": _number(limits["memory"], "memory"),
     }
-
-
-def secrets_in(node: Any, pointer: str = "") -> Iterator[str]:
-    """Where texts stand that have the form of a secret."""
-    if isinstance(node, str) and has_secret(node):
-        yield pointer
-    below: Sequence[tuple[Any, Any]] = ()
-    if isinstance(node, Mapping):
-        below = tuple(node.items())
-    elif isinstance(node, list):
-        below = tuple(enumerate(node))
-    for key, value in below:
-        yield from secrets_in(value, f"{pointer}/{escape(str(key))}")

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from trainwright.findings.locate import at, escape
+from trainwright.findings.locate import escape
 from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
 from trainwright.importing.neighbours import Level, level_of
-from trainwright.importing.pods import Needs, Spoken, main_of, secrets_in, spoken
+from trainwright.importing.pods import Needs, Spoken, main_of, spoken
 from trainwright.importing.read import Given
 from trainwright.importing.recognize import processes_each, topologies
+from trainwright.importing.secrets import hide
 from trainwright.importing.words import Data, Words, leaves
 from trainwright.manifest.kueue import QUEUE_LABEL
 from trainwright.manifest.labels import RUN_LABEL, TEAM_LABEL, is_the_plans
@@ -167,7 +168,7 @@ def _proposal(
     hidden = tuple(dict.fromkeys(pair for one in pods for pair in one.hidden))
     aim = Aim(manifest.data, objects, ours or ()) if is_ours(manifest.data) else None
     level = level_of([part.template for part in said.parts if part.ranks], owner)
-    return Proposal(manifest, said, words, found, needs, (*hidden, *_hide(words, f"{name}-secrets")), aim=aim, level=level)
+    return Proposal(manifest, said, words, found, needs, (*hidden, *hide(words, f"{name}-secrets")), aim=aim, level=level)
 
 
 def _name(data: Data, names: set[str]) -> str:
@@ -408,27 +409,3 @@ def _topology(words: Words, said: Said, pods: Sequence[Spoken], base: Spoken, wo
     each = stated[0] if stated else processes_each([*_listed(work.words, "command"), *_listed(work.words, "args")])
     if each and each != (base.needs.gpus or 1):
         words.say("/topology/processes_per_node", each, stated[1] if stated else base.part.source("/spec/containers/0/command"))
-
-
-def _hide(words: Words, secret: str) -> tuple[tuple[str, str], ...]:
-    """Take secrets out of all other texts: of a command they become references, and what is left of others is nothing."""
-    hidden = list[tuple[str, str]]()
-    for pointer in list(secrets_in(words.data)):
-        source = words.sources.get(pointer, "")
-        name = f"SECRET_{sum(known.startswith('SECRET_') for known, _ in hidden) + 1}"
-        owner, _, key = pointer.rpartition("/")
-        node = at(words.data, owner)
-        in_words = any(part in pointer.split("/") for part in ("command", "args")) and isinstance(node, list)
-        if in_words:
-            node[int(key)] = _referenced(node[int(key)], name)
-            words.say(f"/env/{name}", {"secret": secret, "key": name}, source)
-        elif isinstance(node, dict):
-            words.data = words.without(pointer)
-        hidden.append((name if in_words else pointer, source))
-    return tuple(hidden)
-
-
-def _referenced(word: str, name: str) -> str:
-    """A word of a command in which what looks like a secret is a variable. All up to the next space or quote is the secret."""
-    parts = re.split(r"(\s+|['\"=])", word)
-    return "".join(f"$({name})" if has_secret(part) else part for part in parts) if any(map(has_secret, parts)) else f"$({name})"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import dotted, pointer_to
+from trainwright.findings.locate import dotted, escape, pointer_to, tokens
 from trainwright.plan import Resolution
 from trainwright.run import EnvValue, ScriptWorkload
 from trainwright.variables.secret import SECRET_NAME, has_secret
@@ -23,6 +24,10 @@ Environment = Mapping[str, EnvValue | None]
 Keys = tuple[str | int, ...]
 """The way from a document to a value."""
 
+VARIABLES = ("env", "env_vars")
+"""Mappings and lists of variables."""
+IN_A_RUNTIME = "read it there from a Secret (valueFrom.secretKeyRef); then replace the value, since others may have seen it"
+"""What to do about one in a runtime of Kubeflow Trainer."""
 _HARMLESS_NAME = re.compile(
     r"(^|_)(PAD|BOS|EOS|UNK|MASK|SEP|CLS|STOP|SPECIAL)_TOKEN|_(FILE|PATH|DIR|NAME|URL|ENDPOINT|TYPE|ID|LIMIT|COUNT|BUDGET)$",
     re.IGNORECASE,
@@ -52,6 +57,39 @@ def is_secret(name: str, value: str) -> bool:
     return bool(named) or has_secret(value)
 
 
+def secrets_in(node: Any, pointer: str = "") -> Iterator[str]:
+    """Where texts stand that have the form of a secret, and variables that are called like one."""
+    if isinstance(node, str) and has_secret(node):
+        yield pointer
+    below = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in below:
+        here = f"{pointer}/{escape(str(key))}"
+        name = _variable_at(tokens(here), node)
+        if name and isinstance(value, str) and is_secret(name, value):
+            yield here
+        else:
+            yield from secrets_in(value, here)
+
+
+def _variable_at(way: list[str], node: Any) -> str:
+    """The name of the variable whose value a pointer leads to, in a mapping of variables or in a list as pods have it."""
+    if way[-2:-1] and way[-2] in VARIABLES and isinstance(node, Mapping):
+        return way[-1]
+    listed = way[-3:-2] == ["env"] and way[-1] == "value" and isinstance(node, Mapping)
+    return str(node.get("name")) if listed else ""
+
+
+def variables_of_initializers(context: Context) -> Iterator[Finding]:
+    """What the run tells the initializers of its runtime, which are in no pod of its own."""
+    told = context.run.initializer.stated if context.run.initializer else {}
+    for part, one in told.items():
+        yield from secret_findings(one.env, partial(_variable_of, context, f"/initializer/{part}"))
+
+
+def _variable_of(context: Context, owner: str, name: str) -> Where:
+    return context.locate.run(f"{owner}/env/{escape(name)}")
+
+
 def texts_of_the_run(context: Context) -> Iterator[Finding]:
     """All texts of a run but its variables, which have a fix of their own."""
     stated = context.run.model_dump(mode="json", exclude_unset=True)
@@ -68,7 +106,7 @@ def texts_of_pools(context: Context, resolution: Resolution) -> Iterator[Finding
 def _findings(value: Any, keys: Keys, where: Callable[[str], Where], expanded: str) -> Iterator[Finding]:
     below: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, Mapping):
-        below = ((key, each) for key, each in value.items() if key not in ("env", "env_vars") or keys[:1] in _AS_WRITTEN)
+        below = ((key, each) for key, each in value.items() if key not in VARIABLES or keys[:1] in _AS_WRITTEN)
     elif isinstance(value, list):
         below = enumerate(value)
     elif isinstance(value, str) and has_secret(value):
@@ -97,5 +135,5 @@ def _fix(keys: Keys, expanded: str) -> str:
     return "put it into a Secret, and name that Secret; then replace it, since others may have seen it"
 
 
-RUN = (texts_of_the_run,)
+RUN = (texts_of_the_run, variables_of_initializers)
 PLAN = (texts_of_pools,)

@@ -23,6 +23,7 @@ from trainwright.importing.accounting.ours import Addition, Ours
 from trainwright.importing.accounting.pairing import ABSENT, Leaf, kind_of_name
 from trainwright.importing.accounting.rows import otherwise, row_of, rows
 from trainwright.importing.accounting.side import Fate, Side
+from trainwright.importing.secrets import HIDDEN
 from trainwright.objects.fields import items, text
 from trainwright.operators.operator import makes_pods
 from trainwright.variables.secret import has_secret, looks_secret
@@ -218,24 +219,22 @@ class _Said:
     ) -> Verdict:
         place, was = [str(part) for part in (*self._view.place, *self._leaf.place)], self._leaf.value
         if self._secret:
-            place = [part.replace(was, _HIDDEN) if has_secret(was) else part for part in place]  # a word is its own name
-            was = _HIDDEN
+            place = [part.replace(was, HIDDEN) if has_secret(was) else part for part in place]  # a word is its own name
+            was = HIDDEN
         if isinstance(now, str) and (self._secret or has_secret(now)):
-            now = _HIDDEN
+            now = HIDDEN
         pointer = self._view.pointer + self._leaf.pointer
         return Verdict(fate, "/".join(place), pointer, was, None if now is ABSENT else now, why, stands, listed, lost)
-
-
-_HIDDEN = "(a secret)"
 
 
 def _is_secret(tree: Manifest, leaf: Leaf) -> bool:
     """Whether a value must not be repeated."""
     if not isinstance(leaf.value, str) or leaf.value in ("", "true", "false"):
         return False
-    variable = leaf.place[-3:-2] == ("env",) and leaf.place[-1] == "value"
+    *_, holder, name, last = ("", "", *leaf.place)
+    variable = name if (holder, last) == ("env", "value") else last if name == "env_vars" else ""
     return (
         has_secret(leaf.value)
-        or (variable and looks_secret(leaf.place[-2], leaf.value))
+        or looks_secret(variable, leaf.value)
         or (tree["kind"] == "Secret" and leaf.place[0] in ("data", "stringData"))
     )

@@ -10,7 +10,7 @@ from trainwright.cluster.runtimes import digest_of
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
-from trainwright.findings.locate import Locator, escape
+from trainwright.findings.locate import Locator, dotted, escape, tokens
 from trainwright.manifest.limits import IMAGE, image_template
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.supporting import fences
@@ -18,6 +18,7 @@ from trainwright.operators import TARGETS
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.rules.cluster.scheduling import by_cost, targets
+from trainwright.rules.secrets import IN_A_RUNTIME, secrets_in
 from trainwright.run import CommandWorkload
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
@@ -141,7 +142,7 @@ PODS = (images,)
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:
     """What can be said of a profile without a run: claims that the foundation could not create."""
-    return [*_unmade_claims(cluster, locate), *_changed_runtimes(cluster, locate)]
+    return [*_unmade_claims(cluster, locate), *_changed_runtimes(cluster, locate), *_secrets_of_runtimes(cluster, locate)]
 
 
 def _changed_runtimes(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
@@ -154,6 +155,15 @@ def _changed_runtimes(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
             held = "has no digest" if runtime.digest is None else "is not what its digest says"
             fix = f"look at what has changed, and write digest: {digest}"
             yield found("TW336", where, f"{runtime.file or 'the manifest'} of runtime {name} {held}", fix)
+
+
+def _secrets_of_runtimes(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
+    """A runtime is a file of the project, as whoever wrote it left it."""
+    for name, runtime in cluster.runtimes.items():
+        for pointer in secrets_in(runtime.manifest):
+            place = f"`{dotted(tokens(pointer))}` of runtime {name}"
+            message = f"{place} holds what looks like a secret, which would be committed in plain text"
+            yield found("TW409", locate.cluster(f"/runtimes/{escape(name)}"), message, IN_A_RUNTIME)
 
 
 def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:

@@ -1,0 +1,59 @@
+"""Secrets in plain text, which are taken out of what becomes a run, and shown to nobody."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from typing import Any
+
+from trainwright.findings.locate import at, escape, tokens
+from trainwright.importing.words import Words
+from trainwright.rules.secrets import VARIABLES, secrets_in
+from trainwright.variables.secret import has_secret
+
+HIDDEN = "(a secret)"
+"""What is shown in the place of one."""
+
+
+def shown(pointer: str, value: Any) -> str:
+    """A value that stands at a pointer, for people."""
+    whole = reduce(lambda inner, key: {key: inner}, reversed(tokens(pointer)), value)
+    return HIDDEN if any(secrets_in(whole)) else f"{value!r:.80}"
+
+
+def hide(words: Words, secret: str) -> tuple[tuple[str, str], ...]:
+    """Take the secrets out of a run's words.
+
+    A variable is read from ``secret``, which is to be made; words of a command become references to such a variable; what is left
+    of other texts is nothing. Gives what was hidden, and where the original has it.
+    """
+    hidden = list[tuple[str, str]]()
+    for pointer in list(secrets_in(words.data)):
+        source = _source(words, pointer)
+        owner, _, key = pointer.rpartition("/")
+        node, way = at(words.data, owner), tokens(pointer)
+        name = way[-1] if way[-2:-1] and way[-2] in VARIABLES else ""
+        in_words = {"command", "args"} & set(way) and isinstance(node, list)
+        if in_words and not name:
+            name = f"SECRET_{sum(known.startswith('SECRET_') for known, _ in hidden) + 1}"
+            node[int(key)] = _referenced(node[int(key)], name)
+        elif isinstance(node, dict):
+            words.data = words.without(pointer)
+        if name:
+            within = owner if way[-2] == "env" else "/env"
+            words.say(f"{within}/{escape(name)}", {"secret": secret, "key": name}, source)
+        hidden.append((name or pointer, source))
+    return tuple(hidden)
+
+
+def _source(words: Words, pointer: str) -> str:
+    """Where the original has it, or the nearest that is known around it."""
+    while pointer and pointer not in words.sources:
+        pointer = pointer.rpartition("/")[0]
+    return words.sources.get(pointer, "")
+
+
+def _referenced(word: str, name: str) -> str:
+    """A word of a command in which what looks like a secret is a variable. All up to the next space or quote is the secret."""
+    parts = re.split(r"(\s+|['\"=])", word)
+    return "".join(f"$({name})" if has_secret(part) else part for part in parts) if any(map(has_secret, parts)) else f"$({name})"
