@@ -131,10 +131,9 @@ def bring(
 
 
 def _merged(proposal: Proposal) -> Iterator[Finding]:
-    for pointer, jobs in proposal.said.merged.items():
-        pods, kind = proposal.words.data["topology"]["nodes"], proposal.manifest.data["kind"]
-        message = f"the {jobs} Jobs of this {kind} become one, whose pods are numbered from 0 to {pods - 1}"
-        fix = "keep the original where its program, or a webhook of the cluster, tells slices or racks apart by their Job"
+    for pointer, what in proposal.said.merged.items():
+        message = f"{what} numbered from 0 to {proposal.words.data['topology']['nodes'] - 1}"
+        fix = "keep the original where its program, or a webhook of the cluster, tells slices or racks apart by them"
         yield found("TW717", proposal.manifest.where(pointer), message, fix)
 
 

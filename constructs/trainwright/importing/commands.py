@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.findings import Finding
 
-_OPTION = re.compile(r"(--?[A-Za-z][\w-]*)")
+_OPTION = re.compile(r"(?:with (?=--rdzv))?(--?[A-Za-z][\w-]*)")
 _READS = re.compile(r"the command reads ([A-Za-z_]\w*), which no pod")
 
 

@@ -13,17 +13,13 @@ from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
 from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
 from trainwright.objects.fields import items, mapping, text, texts, whole
-from trainwright.operators.said import Part, scalar, variable
+from trainwright.operators.said import GPU, Part, scalar, variable
 from trainwright.rules.secrets import is_secret
 from trainwright.units import Bytes, Cpu, UnitError
 from trainwright.variables.secret import has_secret
 
 Tree = Mapping[str, Any]
 
-GPU = re.compile(
-    r"(.*/)?gpu|nvidia\.com/mig-.*|gpu\.intel\.com/.*|habana\.ai/gaudi|aws\.amazon\.com/neuron(core|device)?|google\.com/tpu"
-)
-"""Extended resources that ranks compute on."""
 RDMA = re.compile(r"rdma|(^|/)efa$|(^|/)ib$|infiniband|roce|mlnx|hca|(^|[.-])nic", re.IGNORECASE)
 """Extended resources that are adapters of a network."""
 _OF_KUBERNETES = frozenset({"cpu", "memory", "ephemeral-storage"})

@@ -33,6 +33,7 @@ _OF_THE_SERVER = (
 )  # fmt: skip
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OF_CONTROLLERS = re.compile(r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|job-name")
+_RETRIES = frozenset({"backoffLimit", "maxRestarts", "maxRetry"})
 _BLANK = re.compile(r"\{\{|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|<[a-z][a-z0-9 _-]*>", re.IGNORECASE)
 """What a template has where a value belongs: Go templates, envsubst, and words in angle brackets."""
 _NUMBERS = frozenset({
@@ -181,11 +182,11 @@ def _without_selector(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Each value goes that the API server would write again."""
+    """Each value goes that the API server would write again, but for those of which a run has another default."""
     whole = copy.deepcopy(operator.defaults(data))  # which may be the very object
     for keys, _ in sorted(_scalars(data.get("spec"), ("spec",)), key=lambda one: -len(one[0])):
         owner = at(data, pointer_to(keys[:-1]))
-        if not isinstance(owner, dict) or keys[-1] not in owner:
+        if not isinstance(owner, dict) or keys[-1] not in owner or keys[-1] in _RETRIES:
             continue
         kept = owner.pop(keys[-1])
         if operator.defaults(data) != whole:

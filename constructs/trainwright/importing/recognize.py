@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, launches
+from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, Launch, launches
 from trainwright.command.reading import read
 from trainwright.objects.fields import mapping
 from trainwright.operators.said import Said
@@ -27,27 +27,45 @@ def topologies(
 ) -> Iterator[dict[str, Any]]:
     """What of a topology its kind decides, the likeliest first; the others are for where that one does not compile."""
     text = "\n".join([*words, *texts, *env, *(value for value in env.values() if isinstance(value, str))])
-    found = [launch.name for launch in launches(read(tuple(words)))] if words else []
-    likely = _kind(said, found, text, nodes)
+    started = launches(read(tuple(words))) if words else ()
+    found = [launch.name for launch in started]
+    likely = _kind(said, started, text, nodes)
     for kind in dict.fromkeys((likely, *said.kinds)):
         if kind in said.kinds and (kind == likely or kind not in ("zero1", "zero2", "zero3")):
             yield {"kind": kind, **_engine(kind, found, text)}
 
 
-def _kind(said: Said, found: Sequence[str], text: str, nodes: int) -> str:
-    first = said.kinds[0]
+def _kind(said: Said, started: Sequence[Launch], text: str, nodes: int) -> str:
+    first, found = said.kinds[0], [launch.name for launch in started]
     if "horovod" in said.kinds:
         return "horovod" if "horovodrun" in found or _HOROVOD.search(text) else "mpi"
     if "ddp" not in said.kinds:
         return first
-    if any(name in TORCH_LAUNCHERS for name in found):
-        return _sharded(found, text)
+    found_by_name = any("subdomain" in mapping(one.template, "/spec") for one in said.parts)
+    if torch := [launch for launch in started if launch.name in TORCH_LAUNCHERS]:
+        apart = first == "independent" and nodes > 1 and not found_by_name and not _TOLD.search(text)
+        return first if apart and not any(map(_counts_pods, torch)) else _sharded(found, text)
     if "jax" in said.kinds and _JAX.search(text):
         return "jax"
-    found_by_name = any("subdomain" in mapping(one.template, "/spec") for one in said.parts)
     if first == "independent" and (nodes == 1 or found_by_name or _MEETS.search(text)):
         return "ddp"
     return first
+
+
+_TOLD = re.compile(r"PET_NNODES|PET_RDZV|MASTER_ADDR")
+"""Variables by which launchers of several pods meet."""
+
+
+def _counts_pods(launch: Launch) -> bool:
+    """Whether it may be told of other pods; one that is not starts ranks that meet in their own pod alone."""
+    counts = [option for option, fact in launch.launcher.says.items() if fact is Fact.NODES]
+    told = [option for option, fact in launch.launcher.says.items() if fact in _OF_OTHERS]
+    told += [option for option in launch.launcher.elsewhere if option not in counts]
+    several = any(word.text not in ("1", "1:1") for word in filter(None, map(launch.given, counts)))
+    return several or launch.is_open or not launch.names.isdisjoint(told)
+
+
+_OF_OTHERS = frozenset({Fact.ADDRESS, Fact.ENDPOINT, Fact.INDEX})
 
 
 def _sharded(found: Sequence[str], text: str) -> str:

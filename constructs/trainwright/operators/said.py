@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,11 @@ from trainwright.units import Duration
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TRAINER_COMMAND
 
 Tree = dict[str, Any]
+
+GPU = re.compile(
+    r"(.*/)?gpu|nvidia\.com/mig-.*|gpu\.intel\.com/.*|habana\.ai/gaudi|aws\.amazon\.com/neuron(core|device)?|google\.com/tpu"
+)
+"""Extended resources that ranks compute on."""
 
 Words = Mapping[str, tuple[Any, str]]
 """Pointer in a run -> its value, and the pointer in the object where that stands."""
@@ -64,8 +70,8 @@ class Said(NamedTuple):
     """The same where a run cannot refer to that object, whose parts are then the run's own."""
     claims: Mapping[str, Mapping[str, Any]] = {}
     """Claims that the controller makes for the pods, by the names that ``parts`` mount them by."""
-    merged: Mapping[str, int] = {}
-    """Pointer of a number of Jobs -> that number, where a run has one Job with all their pods."""
+    merged: Mapping[str, str] = {}
+    """Pointer of a number -> the sentence on what a run makes of it, up to the numbers that its pods have."""
 
 
 def count(owner: object, pointer: str, default: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""An import changes no meaning in silence: what is secret stays so."""
+"""An import changes no meaning in silence: who meets whom, what comes first, how often it is tried, and what is secret."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from tests.compiler.importing.test_accounts import told
-from tests.compiler.importing.test_bring import FETCHING, ON_A_RUNTIME, TOKEN, brought, only
+from tests.compiler.importing.test_bring import FETCHING, ON_A_RUNTIME, STEPS, TOKEN, brought, only
 
 from trainwright.compile import compile_run
 from trainwright.findings import CompileError
+from trainwright.importing.accounting.account import Verdict
 from trainwright.importing.read import Source
 from trainwright.importing.secrets import HIDDEN, shown
 from trainwright.reading import validate_data
@@ -18,6 +20,11 @@ from trainwright.rules.secrets import secrets_in
 from trainwright.run import Run
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCY"  # noqa: S105 - of no form, but for the name of its variable
+
+
+def verdicts(text: str) -> dict[str, Verdict]:
+    """Place -> what became of it."""
+    return {verdict.place: verdict for one in told(Source("given.yaml", text)) for verdict in one.account.verdicts}
 
 
 def test_a_runtime_with_a_secret_in_plain_text_is_no_file_of_the_project() -> None:
@@ -96,3 +103,114 @@ def test_a_run_may_not_tell_an_initializer_a_secret() -> None:
     assert [(one.code, one.where.pointer) for one in failed.value.findings if one.severity.value == "error"] == [
         ("TW409", "/initializer/dataset/env/SECRET_ACCESS_KEY"),
     ]
+
+
+SWEEP = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sweep}
+spec:
+  completions: 4
+  parallelism: 4
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: t, image: 'torch:2', command: [COMMAND, t.py], resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
+@pytest.mark.parametrize(("command", "kind"), [
+    ("torchrun, --nproc_per_node=8", "independent"),
+    ("torchrun, --nnodes=1, --nproc_per_node=8", "independent"),
+    ("torchrun, --standalone, --nproc_per_node=8", "independent"),
+    ("accelerate, launch, --num_processes=8", "independent"),
+    ("torchrun, --nnodes=4, --nproc_per_node=8, --rdzv_backend=c10d, --rdzv_endpoint=sweep-0:29500", "ddp"),
+    ("torchrun, --nproc_per_node=8, --master_addr=sweep-0", "ddp"),
+])  # fmt: skip
+def test_pods_whose_launchers_know_of_no_others_train_alone(command: str, kind: str) -> None:
+    assert only(SWEEP.replace("COMMAND", command)).run["topology"]["kind"] == kind
+
+
+def test_pods_with_addresses_meet() -> None:
+    text = SWEEP.replace("COMMAND", "torchrun").replace("restartPolicy", "subdomain: sweep\n      restartPolicy")
+    assert only(text).run["topology"]["kind"] == "ddp"
+
+
+def steps(**waits: list[dict[str, str]]) -> dict[str, str]:
+    """Role -> when it starts, in the order of the run, of a JobSet whose Jobs wait for each other so."""
+    (job_set,) = yaml.safe_load_all(STEPS)
+    jobs = job_set["spec"]["replicatedJobs"]
+    for job in jobs:
+        job.pop("dependsOn", None)
+        job |= {"dependsOn": waits[job["name"]]} if job["name"] in waits else {}
+    return {name: role.get("starts", "with") for name, role in only(yaml.safe_dump(job_set)).run["roles"].items()}
+
+
+def test_jobs_come_in_the_order_in_which_they_wait_for_each_other() -> None:
+    chain = steps(work=[{"name": "driver", "status": "Complete"}], driver=[{"name": "fetch", "status": "Complete"}])
+    assert list(chain.items()) == [("fetch", "first"), ("driver", "first")]
+    back = steps(work=[{"name": "fetch", "status": "Complete"}], fetch=[{"name": "driver", "status": "Ready"}])
+    assert list(back.items()) == [("driver", "before"), ("fetch", "first")]
+
+
+def test_a_job_that_waits_for_the_end_of_the_nodes_is_told() -> None:
+    text = STEPS.replace("  - name: driver\n", "  - name: driver\n    dependsOn: [{name: work, status: Complete}]\n")
+    text = text.replace("command: [work]", "command: [work], resources: {limits: {nvidia.com/gpu: 4}}")
+    assert "starts" not in only(text).run["roles"]["driver"]
+    assert verdicts(text)["spec/replicatedJobs/driver/dependsOn/work/status"].lost
+
+
+def test_retries_that_a_cluster_shows_are_those_of_the_run() -> None:
+    (job_set,) = yaml.safe_load_all(STEPS)
+    job_set["spec"]["failurePolicy"] = {"maxRestarts": 0, "restartStrategy": "Recreate"}
+    job_set["metadata"] |= {"uid": "0a", "resourceVersion": "7"}
+    assert only(yaml.safe_dump(job_set)).run["restarts"] == 0
+
+
+def test_hosts_of_a_replica_are_nodes() -> None:
+    found = brought(ray(hosts=4))
+    assert found.runs[0].run["topology"]["nodes"] == 8
+    (warning,) = found.notes
+    assert (warning.code, warning.where.line) == ("TW717", 16)
+    assert warning.message == "the 4 hosts of a replica become replicas, which are numbered from 0 to 7"
+
+
+@pytest.mark.parametrize("device", ["aws.amazon.com/neuron", "google.com/tpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu"])
+def test_the_job_that_computes_trains(device: str) -> None:
+    text = STEPS.replace("dependsOn: [{name: fetch, status: Complete}]", "x: 1").replace(
+        "command: [work]", f"command: [work], resources: {{requests: {{{device}: 4}}}}"
+    )
+    run = brought(text).runs[0].run
+    assert (run["workload"]["command"], run["topology"]["gpus_per_node"]) == (["work"], 4)
+
+
+VOLCANO = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: v}
+spec:
+  minAvailable: 2
+  schedulerName: volcano
+  policies: [{event: PodEvicted, action: RestartJob}, {event: PodFailed, action: TerminateJob}]
+  tasks:
+  - name: worker
+    replicas: 2
+    template:
+      spec:
+        restartPolicy: Never
+        containers: [{name: c, image: 'a:1', command: [python, t.py], ports: [{containerPort: 8265, hostPort: 8265}],
+                      resources: {limits: {cpu: 1, memory: 1Gi}}}]
+"""
+
+
+def test_a_failure_that_ends_a_volcano_job_ends_the_run() -> None:
+    assert only(VOLCANO).run["restarts"] == 0
+    assert "restarts" not in only(VOLCANO.replace("TerminateJob", "RestartJob")).run
+
+
+def test_what_has_no_place_in_ours_is_lost_and_not_explained_away() -> None:
+    found = verdicts(VOLCANO)
+    lost = {place for place, verdict in found.items() if verdict.lost}
+    assert {"spec/policies/1/action", "spec/policies/1/event"} <= lost
+    assert "spec/tasks/worker/template/spec/containers/c/ports/8265/hostPort" in lost

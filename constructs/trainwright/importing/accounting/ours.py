@@ -37,7 +37,8 @@ class Ours:
         self.referred = {one for each in objects for one in references(each.manifest)}
         self.referred_there = {one for each in sides if makes_pods(each.view.tree) for one in references(each.view.tree)}
         """What the original's own pods refer to."""
-        taken = {(side.number, leaf.here) for side in sides for leaf in side.leaves if leaf.mine is not ABSENT}
+        asked = ((side, leaf) for side in sides for leaf in side.leaves if leaf.mine is not ABSENT)
+        taken = {(side.number, leaf.here) for side, leaf in asked if not side.is_of_the_server(leaf)}
         self._free = [
             (number, leaf)
             for number, one in enumerate(objects)

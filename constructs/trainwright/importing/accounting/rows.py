@@ -21,7 +21,8 @@ def row_of(section: str, text: str, value: Any = None, *, asked: bool = False) -
 
 
 def _names(row: Mapping[str, Any], text: str) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in row["leaves"])
+    below = "".join(text.partition("/")[1:])
+    return any(fnmatchcase(below if pattern[0] == "/" else text, pattern) for pattern in row["leaves"])
 
 
 def _has(mapping: Mapping[str, Any], items: Mapping[str, Any]) -> bool:

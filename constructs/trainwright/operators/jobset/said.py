@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 from trainwright.manifest.pods import containers_of, mounted_volumes
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.job.said import exit_codes, part_of
 from trainwright.operators.operator import Around
-from trainwright.operators.said import TORCH, Part, Said, Words, count, seconds, stated
+from trainwright.operators.said import GPU, TORCH, Part, Said, Words, count, seconds, stated
 
 JOBS = "/spec/replicatedJobs"
 
@@ -22,7 +23,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     ended = {name for one in parts for name, status in _awaited(manifest, one, parts).items() if status == "Complete"}
     lead = max(parts, key=lambda one: (_gpus(one) > 0, one.role not in ended, one.pods if _gpus(one) else -parts.index(one)))
     first = lead._replace(role="node", ranks=True, further=False, words={})
-    others = tuple(_beside(manifest, one, lead, parts) for one in parts if one is not lead)
+    before = _before(manifest, lead, parts)
+    others = tuple(_beside(manifest, one, lead, parts, before) for one in _in_order(parts, before) if one is not lead)
     at_lead = f"{JOBS}/{parts.index(lead)}"
     spec, jobs = f"{at_lead}/template/spec", count(manifest, f"{at_lead}/replicas")
     words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
@@ -32,7 +34,7 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
         words["/restarts"] = (0, never)
     kinds = (*TORCH, "jax", *(() if others else ("independent",)))
-    merged = {f"{at_lead}/replicas": jobs} if jobs > 1 else {}
+    merged = {f"{at_lead}/replicas": f"the {jobs} Jobs of this JobSet become one, whose pods are"} if jobs > 1 else {}
     return Said("job-set", (first, *others), kinds, words, claims=_claims(manifest), merged=merged)
 
 
@@ -75,20 +77,41 @@ def _exit_codes(manifest: Mapping[str, Any], number: int) -> Words:
     return dict(exit_codes(manifest, f"{pointer}/template/spec", _RESTARTS.get(action, "count")))
 
 
-def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part]) -> Part:
+def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part], before: Mapping[str, str]) -> Part:
     """A further role: under another name where the topology has that one, and in its order with the pods that hold ranks."""
     name, order = part.role, "/spec/startupPolicy/startupPolicyOrder"
     if text(manifest, order) == "InOrder":
         start = "before" if parts.index(part) < parts.index(lead) else "after"
-    else:
-        awaited = _awaited(manifest, lead, parts).get(name)
-        before = "first" if awaited == "Complete" else "before" if awaited else ""
-        start = before or ("after" if lead.role in _awaited(manifest, part, parts) else "")
+    elif name in before:
+        start = "first" if before[name] == "Complete" else "before"
+    else:  # no role starts once the nodes have ended
+        start = "after" if _awaited(manifest, part, parts).get(lead.role) == "Ready" else ""
     if start == "first":
         part = part._replace(words={key: word for key, word in part.words.items() if key != "/must_end"})
         order = f"{JOBS}/{parts.index(lead)}/dependsOn"
     words = {**part.words, **({"/starts": (start, order)} if start else {})}
     return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
+
+
+def _before(manifest: Mapping[str, Any], lead: Part, parts: Sequence[Part]) -> dict[str, str]:
+    """The Jobs that the nodes wait for, and those that these wait for -> what they are waited to be; the earliest first.
+
+    Raises:
+        ValueError: Jobs that wait for each other.
+    """
+    awaited = {one.role: _awaited(manifest, one, parts) for one in parts}
+    found, waiting = dict[str, str](), [lead.role]
+    for name in waiting:
+        new = {other: status for other, status in awaited[name].items() if other in awaited and other not in found}
+        found |= new
+        waiting += new
+    return {name: found[name] for name in TopologicalSorter(awaited).static_order() if name in found}
+
+
+def _in_order(parts: Sequence[Part], before: Mapping[str, str]) -> list[Part]:
+    """Those that come before the nodes first: a run's roles of that kind start one by one."""
+    by_name = {one.role: one for one in parts}
+    return [*map(by_name.__getitem__, before), *(one for one in parts if one.role not in before)]
 
 
 def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> dict[str, str]:
@@ -98,5 +121,6 @@ def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> 
 
 def _gpus(part: Part) -> int:
     spec = part.template.get("spec")
-    found = (mapping(one, "/resources/limits") for _, one in containers_of(spec if isinstance(spec, dict) else {}))
-    return sum(name.endswith("/gpu") for amounts in found for name in amounts)
+    containers = [one for _, one in containers_of(spec if isinstance(spec, dict) else {})]
+    amounts = [{**mapping(one, "/resources/requests"), **mapping(one, "/resources/limits")} for one in containers]
+    return sum(GPU.fullmatch(name) is not None for one in amounts for name in one)

@@ -27,7 +27,7 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
             "it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec"
         )
     groups = [
-        Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1),
+        Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1) * _hosts(one),
              group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker")
         for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs")
     ]  # fmt: skip
@@ -50,11 +50,24 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         own = {name: str(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items() if name not in _OURS}
         if own:
             words[f"/topology/start_params/{role}"] = (own, f"{pointer}/rayStartParams")
+        hosts = _hosts(mapping(manifest, pointer))
         least, most = whole(manifest, f"{pointer}/minReplicas"), whole(manifest, f"{pointer}/maxReplicas")
         autoscaled = at(manifest, f"{CLUSTER}/enableInTreeAutoscaling") is True or (least, most) != (most, most)
         if role != HEAD and autoscaled and least is not None and most:
-            words[f"/topology/autoscaling/{role}"] = ({"min_nodes": least, "max_nodes": most}, f"{pointer}/minReplicas")
-    return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words)
+            bounds = {"min_nodes": least * hosts, "max_nodes": most * hosts}
+            words[f"/topology/autoscaling/{role}"] = (bounds, f"{pointer}/minReplicas")
+    slices = ((number, _hosts(one)) for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs"))
+    merged = {
+        f"{group_at(number).removesuffix('/template')}/numOfHosts": f"the {hosts} hosts of a replica become replicas, which are"
+        for number, hosts in slices
+        if not number and hosts > 1
+    }
+    return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words, merged=merged)
+
+
+def _hosts(group: Mapping[str, Any]) -> int:
+    """Pods of one replica, as a slice of TPUs has several."""
+    return max(count(group, "/numOfHosts"), 1)
 
 
 def _driver(entry: str) -> dict[str, tuple[Any, str]]:

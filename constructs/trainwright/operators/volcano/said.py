@@ -21,6 +21,7 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     ]  # fmt: skip
     retries = stated(manifest, {"/spec/maxRetry": "/restarts"})
     words: dict[str, tuple[Any, str]] = {key: (max(value - 1, 0), there) for key, (value, there) in retries}
+    words |= _given_up(manifest)
     if queue := text(manifest, "/spec/queue"):
         words["/queue"] = (queue, "/spec/queue")
     if priority := text(manifest, "/spec/priorityClassName"):
@@ -38,6 +39,17 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         return Said("volcano-job", (by_name["master"]._replace(role="node", pods=nodes),), TORCH, words)
     others = (one._replace(further=True, ranks=False) for one in parts if one is not lead)
     return Said("volcano-job", (lead._replace(role="node"), *others), TORCH, words)
+
+
+_ENDS = ("AbortJob", "CompleteJob", "TerminateJob")
+
+
+def _given_up(manifest: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """No restarts, where a pod that fails ends the Job. The first policy for an event counts."""
+    for number, policy in items(manifest, "/spec/policies"):
+        if {"PodFailed", "*"} & {text(policy, "/event"), *texts(policy, "/events")}:
+            return {"/restarts": (0, f"/spec/policies/{number}/action")} if text(policy, "/action") in _ENDS else {}
+    return {}
 
 
 def _starts_mpi(parts: list[Part]) -> bool:
