@@ -90,10 +90,11 @@ class Update:
         Raises:
             DivergedError: One more step is not finite than the run allows.
         """
-        norm = scaled_norm / self.scale
+        scale = self.scale  # that of these gradients: a good step may be followed by a larger one
+        norm = scaled_norm / scale
         finite = torch.isfinite(norm) & torch.isfinite(loss)
         if (self._scale is None and not self._rules.skips) or self._may_step(finite, loss, norm):
-            self._step(norm, gradients, rate)
+            self._step(norm, gradients, rate, scale)
         self._optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         allowed = self._scale is not None or self._rules.skips > 0
         return StepResult(loss, norm, (lambda: True) if allowed else read_later(finite))
@@ -123,8 +124,8 @@ class Update:
                 raise DivergedError(f"a step is not finite{after}: loss {float(loss):g}, gradient norm {float(norm):g}")
         return good
 
-    def _step(self, norm: Tensor, gradients: Sequence[Tensor], rate: float) -> None:
-        factor: Tensor | float = 1 / self.scale
+    def _step(self, norm: Tensor, gradients: Sequence[Tensor], rate: float, scale: float) -> None:
+        factor: Tensor | float = 1 / scale
         if self._rules.clip_norm is not None:
             factor = torch.clamp(self._rules.clip_norm / (norm + _CLIP_EPSILON), max=1.0) * factor
         if isinstance(factor, Tensor) or factor != 1:
