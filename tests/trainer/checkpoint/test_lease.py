@@ -23,7 +23,7 @@ from trainwright_trainer.checkpoint import (
     LeaseTiming,
     open_volume,
 )
-from trainwright_trainer.checkpoint.lease import acquire, fence_drafts
+from trainwright_trainer.checkpoint.lease import Lease, acquire, fence_drafts
 from trainwright_trainer.contract import ExitCode
 
 NEVER = replace(FAST, expiry_seconds=60.0, patience_seconds=60.0)
@@ -181,6 +181,33 @@ def test_a_term_that_is_long_over_is_not_taken(store: CheckpointStore, monkeypat
     lease = another(store).acquire_lease("i", "sleeper", FAST)
     assert lease.holder.term == 5
     lease.release()
+
+
+def test_a_term_that_is_over_comes_back_to_nobody(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleeper creates the term anew that its displaced holder had, who wakes up and asks."""
+    volume = open_volume(store.directory)
+    store.acquire_lease("i", "a", FAST).release()
+    create = type(volume).create
+    frozen: list[Lease] = []
+    newest: list[Lease] = []
+
+    def create_later(self: object, key: str, data: bytes) -> bool:
+        monkeypatch.setattr(type(volume), "create", create)
+        frozen.append(acquire(volume, "i", "frozen", replace(NEVER, beat_seconds=60.0)))
+        newest.append(acquire(volume, "i", "newest", AT_ONCE))
+        return create(self, key, data)  # type: ignore[arg-type]
+
+    def meanwhile(holder: Holder, waited: float) -> None:
+        assert holder == newest[0].holder
+        with pytest.raises(LeaseLostError, match="attempt newest of i took over"):
+            frozen[0].check()
+        newest[0].release()
+
+    monkeypatch.setattr(type(volume), "create", create_later)
+    lease = acquire(volume, "i", "sleeper", FAST, meanwhile)
+    assert lease.holder.term == 4
+    lease.release()
+    frozen[0].release()
 
 
 def test_one_of_many_at_once(store: CheckpointStore) -> None:

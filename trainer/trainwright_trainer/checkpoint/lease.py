@@ -5,10 +5,10 @@
     lease/7.json    term 7 of the lineage: which attempt has it. Created once, by the first to come; never replaced
     lease/7.beat    its heartbeat, a number that grows, or "released"
 
-Who holds the highest term holds the lease, for as long as the file of that term is there. An attempt takes over by creating the
-next term and then removing the file of the one before. It waits for that until the holder released its lease, or its heartbeat
-stood still for ``expiry_seconds`` by this machine's own clock (no two machines' clocks are ever compared), or
-``patience_seconds`` are over: then the older attempt is displaced, although it lives.
+Who holds the highest term holds the lease, for as long as the file of that term is there as its holder wrote it. An attempt
+takes over by creating the next term and then removing the file of the one before. It waits for that until the holder released
+its lease, or its heartbeat stood still for ``expiry_seconds`` by this machine's own clock (no two machines' clocks are ever
+compared), or ``patience_seconds`` are over: then the older attempt is displaced, although it lives.
 
 Waiting is for the sake of the last save; what keeps two writers apart does not depend on any clock. After it took over, and
 before it looks for a checkpoint to resume from, the new holder *fences* every draft of another attempt: it creates a fence where
@@ -97,7 +97,7 @@ class Lease:
         """Ask the volume whether this is still the lease. Raises :class:`LeaseLostError` and :class:`StorageError`."""
         if self._ended.is_set() and not self._lost.is_set():
             raise LeaseLostError(f"{self.holder} released its lease on {self._volume.location('')} and saves no more")
-        if self._lost.is_set() or self._volume.read(_term_key(self.holder.term)) is None:
+        if self._lost.is_set() or not _is_there(self._volume, self.holder):
             self._lost.set()
             raise LeaseLostError(self._why())
 
@@ -115,7 +115,7 @@ class Lease:
             count += 1
             with suppress(StorageError):  # a volume that hiccups takes the lease from nobody
                 self._volume.overwrite(_beat_key(self.holder.term), str(count).encode())
-                if self._volume.read(_term_key(self.holder.term)) is None:
+                if not _is_there(self._volume, self.holder):
                     self._lost.set()
                     return
 
@@ -137,11 +137,12 @@ def acquire(volume: Volume, identity: str, attempt: str, timing: LeaseTiming, on
         if before and not _waited_for(volume, before, timing, on_wait):
             continue  # somebody else took over from it, and is the one to wait for
         mine = Holder(term=before.term + 1 if before else 1, identity=identity, attempt=attempt)
-        if not volume.create(_term_key(mine.term), mine.model_dump_json().encode() + b"\n"):
+        if not volume.create(_term_key(mine.term), _encoded(mine)):
             continue  # somebody else waited too, and holds it now
         terms = _terms(volume)
         if terms[-1:] != [mine.term]:
-            continue  # this machine slept in between, and the term that it created is long over
+            volume.remove(_term_key(mine.term))  # this machine slept in between, and the term that it created is long over
+            continue
         for key in _over(volume, mine.term):
             volume.remove(key)
         return Lease(volume, mine, timing)
@@ -189,6 +190,15 @@ def _newest(volume: Volume) -> Holder | None:
 def _terms(volume: Volume) -> list[int]:
     names = (entry.removesuffix(".json") for entry in volume.entries(_DIRECTORY) if entry.endswith(".json"))
     return sorted(int(name) for name in names if _is_term(name))
+
+
+def _is_there(volume: Volume, holder: Holder) -> bool:
+    """Whether the file of a term is still the holder's: one that slept may have created that of a term that was over."""
+    return volume.read(_term_key(holder.term)) == _encoded(holder)
+
+
+def _encoded(holder: Holder) -> bytes:
+    return holder.model_dump_json().encode() + b"\n"
 
 
 def _over(volume: Volume, term: int) -> list[str]:
