@@ -79,3 +79,9 @@ def test_warm_up_longer_than_the_run() -> None:
 )
 def test_targets(duration: Duration, target: int) -> None:
     assert target_samples(duration, dataset_size=1000, global_batch=64) == target
+
+
+def test_a_share_of_an_epoch_is_what_is_written() -> None:
+    """As binary fractions these would be a sample more."""
+    assert target_samples(Duration(epochs=1.1), dataset_size=50_000, global_batch=250) == 55_000
+    assert target_samples(Duration(epochs=2.2), dataset_size=100, global_batch=10) == 220

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from trainwright_trainer.contract.training import Duration, LearningRate
 
@@ -13,7 +14,7 @@ DECAY_FRACTION = 0.2
 def target_samples(duration: Duration, dataset_size: int, global_batch: int) -> int:
     """Samples after which training is done; the last optimizer step is the first one that reaches it."""
     if duration.epochs is not None:
-        return max(1, math.ceil(duration.epochs * dataset_size))
+        return max(1, math.ceil(Fraction(str(duration.epochs)) * dataset_size))  # 1.1 of 50,000 are 55,000, and not one more
     return (duration.steps or 0) * global_batch
 
 
