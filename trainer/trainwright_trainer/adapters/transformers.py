@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class TrainwrightCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         watch(kwargs["model"])
+        if run.world.local_rank == 0:
+            _unshare(Path(args.output_dir or ""), state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """All ranks come here after each optimizer step."""
@@ -74,6 +77,18 @@ class TrainwrightCallback(TrainerCallback):
         """What a script does after training is for a run that has come to its end."""
         if self._stopping:
             run.stopped()
+
+
+def _unshare(output: Path, step: int) -> None:
+    """Remove from the trainer's folders of later steps what commits have too: it comes to these steps again, and would write into
+    the files of a commit. It saves only after a step of all ranks, so after this.
+    """
+    later = (folder for folder in output.glob("checkpoint-*") if folder.name.removeprefix("checkpoint-").isdecimal())
+    for folder in (one for one in later if int(one.name.removeprefix("checkpoint-")) > step):
+        for file in folder.rglob("*"):
+            with suppress(FileNotFoundError):  # another node is as fast
+                if file.is_file() and file.stat().st_nlink > 1:
+                    file.unlink()
 
 
 def _into(source: Path, target: Path) -> None:
