@@ -63,6 +63,11 @@ class CheckpointStore:
         self._inherited: frozenset[CheckpointName] | None = None
 
     @property
+    def is_file_system(self) -> bool:
+        """Whether data is read and written in its place, and not in a copy on each machine."""
+        return isinstance(self._volume, PosixVolume)
+
+    @property
     def directory(self) -> Path:
         """The path of a lineage on a file system. Raises ``ValueError`` on an object store; see :meth:`location`."""
         if not isinstance(self._volume, PosixVolume):
@@ -343,6 +348,11 @@ class CommittedFiles:
     @property
     def world_size(self) -> int:
         return self._record.world_size
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether all ranks find them at the same paths. Of an object store each process has copies of its own."""
+        return self._store.is_file_system
 
     def names(self) -> tuple[str, ...]:
         return tuple(file.name for file in self._record.files)

@@ -29,6 +29,7 @@ _ADAM_ONLY = (
     "DeepSpeed's converter knows the state of Adam only; go on with as many ranks as before, or train with optimizer adamw in a "
     "checkpoint directory of its own"
 )
+_NOT_SHARED = "DeepSpeed converts a checkpoint on a file system that all ranks share, and this one is on an object store: go on"
 _OF_RANK = re.compile(r"zero_pp_rank_(\d+)_")
 
 
@@ -114,8 +115,11 @@ def full_weights(files: CommittedFiles) -> Iterator[tuple[str, Tensor]]:
 def converted(files: CommittedFiles, world: TorchWorld) -> Iterator[Path]:
     """A checkpoint of another number of ranks, converted by rank 0 beside it for as long as it is loaded.
 
-    Raises :class:`InvalidRunError` where DeepSpeed's converter fails.
+    Raises :class:`InvalidRunError` where DeepSpeed's converter fails, or what it writes would be rank 0's alone.
     """
+    if not files.are_shared:
+        ranks = f"with the {files.world_size} ranks that wrote it, not with {world.place.world_size}"
+        raise InvalidRunError(f"{_NOT_SHARED} {ranks}; or keep its checkpoints on a claim (checkpoints.mount)")
     source = _folder(files)
     target = source.parent.with_name(f"{source.parent.name}.{_UNIVERSAL}")
     problem = _convert(source, target / _UNIVERSAL) if world.place.leads else None
