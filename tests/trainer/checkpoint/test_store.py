@@ -5,10 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
-from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, FileDigest, StorageError, UnknownSchemaError
+from trainwright_trainer.checkpoint import (
+    CheckpointStore,
+    CommitRecord,
+    FileDigest,
+    StorageError,
+    UnknownSchemaError,
+    storage,
+)
 from trainwright_trainer.checkpoint.data_file import chunk_matches
 
 Save = Callable[..., CommitRecord]
@@ -49,6 +57,22 @@ def test_a_step_is_committed_once_by_an_attempt(store: CheckpointStore, save: Sa
         store.begin(3, "first")
     with pytest.raises(ValueError, match="committed already"):
         store.commit(record)
+    assert store.latest_good() == record
+
+
+def test_a_commit_whose_answer_fails_is_there(store: CheckpointStore, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is linked, and the sync of its folder fails once: the volume is asked again, and finds its own."""
+    sync, failed = storage.sync_directory, list[Path]()
+
+    def fail_once(directory: Path) -> None:
+        if directory.name == "commits" and not failed:
+            failed.append(directory)
+            raise StorageError("sync", directory, "Input/output error", "look at the volume")
+        sync(directory)
+
+    monkeypatch.setattr(storage, "sync_directory", fail_once)
+    record = save(3)
+    assert failed
     assert store.latest_good() == record
 
 

@@ -142,7 +142,11 @@ class CheckpointStore:
             raise StorageError("commit", self.location(record.name), changed[0].message, remedy)
         self._check_lease()  # after the last byte of data, before the record: see lease.py
         key = record_key(record.name)
-        if not self._volume.create(key, data):
+        try:
+            created = self._volume.create(key, data)
+        except StorageError:  # it may be there, and only the answer or the last sync have failed: to create it again tells
+            created = self._volume.create(key, data)
+        if not created:
             self._refuse_committed(record.name)
             raise StorageError("commit", self._volume.location(key), "it came and went", "see who else writes there")
         return self._volume.location(key)
