@@ -105,4 +105,4 @@ def objects_table() -> str:
 
 
 def _places(patterns: list[str]) -> str:
-    return ", ".join(f"`{pattern.removeprefix('*/')}`" for pattern in patterns)
+    return ", ".join(f"`{pattern.removeprefix('*/').removeprefix('/')}`" for pattern in patterns)
