@@ -103,6 +103,7 @@ def _operators(draw: st.DrawFn, scheduling: Data, kueue: str | None) -> Data:
         if not draw(st.integers(0, 5)) or not _sends_there(operator, scheduling):
             continue
         refused = operator.not_with_kueue if kueue else ()
+        refused += operator.not_with_volcano if scheduling.get("gang") == "volcano" else ()
         known = [release for release in operator.known if not release.startswith(refused)]
         operators[name] = {"version": draw(st.sampled_from(known))}
         if scheduling and operator.has_gang_flag:

@@ -29,6 +29,8 @@ class Operator:
     """Whether a scheduler that a pod template names stays, whatever the flag says."""
     not_with_kueue: tuple[str, ...] = ()
     """The known minor releases whose objects no newer Kueue admits."""
+    not_with_volcano: tuple[str, ...] = ()
+    """Those that make no groups for Volcano yet."""
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ OPERATORS: dict[str, Operator] = {
     ),
     "trainer": Operator(
         {"1.9": "TW314", "2.0.1": "", "2.1": "", "2.1.0": "", "2.2.1": "", "2.3.0": "", "2.3.7": "", "2.4.0": "TW315"},
-        not_with_kueue=("2.0", "2.1"),
+        not_with_kueue=("2.0", "2.1"), not_with_volcano=("2.0",),
     ),
     "mpi-operator": Operator(
         {"0.4.0": "TW314", "0.5.0": "", "0.8.0": "", "0.8.1": "", "0.10": "TW315"}, has_gang_flag=True,

@@ -371,6 +371,16 @@ def test_a_release_without_the_policy_is_found() -> None:
     assert "TW425" not in codes({**TARGET, **BOOST}, trainer("2.2.0"))
 
 
+def test_a_release_that_makes_no_group_for_volcano_is_found() -> None:
+    (finding,) = [finding for finding in findings(TARGET, trainer("2.0.1", VOLCANO)) if finding.code == "TW425"]
+    assert finding.where.pointer == "/operators/trainer/version"
+    assert "minMember 1" in finding.message
+    assert "`gang: false`" in finding.fix
+    others = [(TARGET, trainer("2.1.0", VOLCANO)), (TARGET, trainer("2.0.1", COSCHEDULING))]
+    for run, cluster in (*others, ({**TARGET, "gang": False}, trainer("2.0.1", VOLCANO))):
+        assert "TW425" not in codes(run, cluster)
+
+
 @pytest.mark.parametrize(
     ("run", "place"),
     [

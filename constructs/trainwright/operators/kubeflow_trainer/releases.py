@@ -12,6 +12,9 @@ GROUP = "trainer.kubeflow.org"
 _TYPES = "pkg/apis/trainer/v1alpha1/trainjob_types.go"
 
 PATCHES = Feature((2, 1), "a TrainJob patches labels, mounts, volumes and placement of its pods", _TYPES)
+VOLCANO = Feature(
+    (2, 1), "gangs of Volcano, by `podGroupPolicy.volcano` of a runtime", "pkg/apis/trainer/v1alpha1/trainingruntime_types.go"
+)
 RUNTIME_PATCHES = Feature((2, 2), "these patches are `runtimePatches`, and no more `podTemplateOverrides`", _TYPES)
 GRACE_PERIOD = Feature((2, 3), "a TrainJob patches the grace period of its pods", "kubeflow/trainer#3324")
 DEADLINE = Feature((2, 2), "`activeDeadlineSeconds` of a TrainJob", _TYPES)
@@ -23,7 +26,7 @@ TRAINER = KnownOperator(
     "trainer",
     Releases((2, 0), (2, 3)),
     Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"),
-    features=(PATCHES, RUNTIME_PATCHES, DEADLINE, LIMITS, POLICIES, ADMITTED, GRACE_PERIOD),
+    features=(PATCHES, VOLCANO, RUNTIME_PATCHES, DEADLINE, LIMITS, POLICIES, ADMITTED, GRACE_PERIOD),
 )
 
 POD_FIELDS: Mapping[str, Feature] = {

@@ -19,6 +19,7 @@ from trainwright.operators.kubeflow_trainer.releases import (
     MOST_ITEMS,
     POLICIES,
     TRAINER,
+    VOLCANO,
     trainer_has,
 )
 from trainwright.operators.kueue.releases import ASKS_TRAINER
@@ -55,6 +56,21 @@ _SINCE_2_2 = {
     Rendezvous.JAX_COORDINATOR: ("JAX", "the coordinator", "job-set or indexed-job"),
 }
 """Rendezvous -> policy, what its pods are told of, and targets that need none."""
+
+
+def group_is_made(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The first release makes groups for coscheduling alone. Of a pod without one, Volcano makes a group of its own
+    (volcano-sh/volcano, pkg/controllers/podgroup).
+    """
+    gang = resolution.plan.gang
+    if gang and gang.scheduler == "volcano" and not trainer_has(VOLCANO, resolution):
+        version = context.cluster.operators[TRAINER.name].version
+        message = (
+            f"Kubeflow Trainer {version} makes no PodGroup for Volcano (2.1 does): Volcano would make one of its own, with "
+            "minMember 1, which is no gang"
+        )
+        fix = "upgrade Trainer to 2.1 or newer, choose another target, such as job-set, or write `gang: false`"
+        yield found("TW425", context.locate.cluster("/operators/trainer/version"), message, fix)
 
 
 def deadline_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -135,4 +151,6 @@ def _overridden(run: Run, resolution: Resolution) -> Iterator[tuple[str, str]]:
         yield from ((role, field) for field in patch if field not in stated_fields(resolution) and field != "containers")
 
 
-RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run, runtime_decides)
+RULES: tuple[Rule, ...] = (
+    kueue_admits, policy_is_there, group_is_made, deadline_is_there, fields_hold_the_run, runtime_decides,
+)  # fmt: skip
