@@ -24,6 +24,8 @@ LOCAL_QUEUE = ObjectKind(
 PREFIX = f"{GROUP}/"
 """Of keys and scheduling gates that it sets itself."""
 QUEUE_LABEL = f"{GROUP}/queue-name"
+DEFAULT_QUEUE = "default"
+"""The LocalQueue of a namespace that Kueue puts objects into which name none (pkg/controller/jobframework/defaults.go)."""
 SLICE, SLICE_SIZE = f"{GROUP}/podset-slice-required-topology", f"{GROUP}/podset-slice-size"
 MULTIKUEUE = f"{GROUP}/multikueue"
 """The controller of an object that runs in another cluster."""

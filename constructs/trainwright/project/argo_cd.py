@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from trainwright.findings.locate import Locator
 from trainwright.gitops.applications import KINDS, Folder, argo_cd_objects, health_patch
 from trainwright.manifest.kinds import reasons_by_kind
+from trainwright.manifest.kueue import DEFAULT_QUEUE
 from trainwright.manifest.provenance import Tree, split
 from trainwright.project.built import BuiltFoundation, BuiltRun, Output, foundation_file
 from trainwright.project.load import Sources
@@ -55,5 +56,5 @@ def _folders(
             if key in foundations:
                 yield Folder(name, namespace, "foundation", foundations[key].output.manifests)
             here = [built.output.manifests for built in runs.values() if built.output.foundation == key]
-            defaulted = file.cluster.kueue is not None and "default" in described.queues
+            defaulted = file.cluster.kueue is not None and DEFAULT_QUEUE in described.queues
             yield Folder(name, namespace, "runs", [one for manifests in here for one in manifests], defaulted)

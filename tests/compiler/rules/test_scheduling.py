@@ -66,6 +66,23 @@ def test_kueue_watches_the_kinds_that_it_lists(target: str) -> None:
         assert "TW436" not in codes(run | {"queue": None}, cluster)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_kueue_puts_what_names_no_queue_into_the_default_one(target: str) -> None:
+    """Its webhook hears only of the kinds that it watches."""
+    own = TARGETS[target].kueue
+    there: Data = KUEUE | {"namespaces": {"training": {"queues": {"default": {"managed": False}}}}}
+    hears: Data = {"kueue": {"version": "0.15.0", "integrations": [own or "batch/job"]}}
+    said = ["TW439"] if own else []
+    cases: list[tuple[Data, Data, list[str]]] = [
+        ({}, there, said), ({}, there | hears, said), ({"queue": "default"}, there, []), ({}, KUEUE, []),
+        ({}, there | {"kueue": None}, []), ({}, there | {"kueue": {"version": "0.19.2", "integrations": []}}, []),
+    ]
+    for run, cluster, expected in cases:
+        found = [finding for finding in findings(on(target, **run), profile_for(target) | cluster) if finding.code == "TW439"]
+        assert [finding.code for finding in found] == expected, (run, cluster)
+        assert all(finding.where.pointer == "/queue" and "`queue: default`" in finding.fix for finding in found)
+
+
 def test_the_names_are_those_of_kueues_configuration() -> None:
     """As its example lists them (kubernetes-sigs/kueue, config/components/manager/controller_manager_config.yaml)."""
     assert {name: target.kueue for name, target in TARGETS.items()} == {name: case.kueue for name, case in CASES.items()}

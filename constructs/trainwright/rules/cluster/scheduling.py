@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from trainwright.cluster.addons import Operator, release
+from trainwright.cluster.addons import Kueue, Operator, release
 from trainwright.findings import Finding
 from trainwright.findings.codes import ADD_IT, found, milder, one_of
 from trainwright.findings.context import Context
@@ -15,7 +15,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal, Role
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
+from trainwright.manifest.kueue import DEFAULT_QUEUE, PREFIX, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.operators import TARGETS
 from trainwright.operators.base import GangFlag, RunPod, Target
 from trainwright.operators.kueue.releases import CLAIMS
@@ -174,7 +174,7 @@ def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"Kueue has no integration for a {target.title}: nothing would hold the run back until it is admitted"
         yield found("TW436", where, message, "choose another target, or remove queue")
         return
-    if kueue.integrations is None or target.kueue in kueue.integrations:
+    if _watches(kueue, target):
         return
     message = f"Kueue of cluster {context.cluster.cluster} does not watch {target.kueue}, the kind of this run ({target.title})"
     fix = (
@@ -182,6 +182,24 @@ def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
         "remove queue"
     )
     yield found("TW436", where, message, fix)
+
+
+def put_into_default(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Kueue puts an object without a queue into the one called ``default``, if its namespace has that and Kueue watches its kind.
+    It does so in every release that is known (keps/2936-local-queue-defaulting).
+    """
+    run, cluster, target = context.run, context.cluster, TARGETS[resolution.plan.target]
+    namespace = cluster.namespaces.get(run.namespace)
+    if run.queue is not None or cluster.kueue is None or not _watches(cluster.kueue, target):
+        return
+    if namespace and DEFAULT_QUEUE in namespace.queues:
+        message = f"Kueue puts the run into queue {DEFAULT_QUEUE}, since it names none, and its plan knows nothing of Kueue"
+        fix = f"write `queue: {DEFAULT_QUEUE}`, or another queue of the namespace"
+        yield found("TW439", context.locate.run("/queue"), message, fix)
+
+
+def _watches(kueue: Kueue, target: Target) -> bool:
+    return target.kueue is not None and (kueue.integrations is None or target.kueue in kueue.integrations)
 
 
 def left_to_kueue(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -362,7 +380,8 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 RUN = (queue, topology_level, by_hand)
 PLAN = (
-    gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, quota, two_gates, impatience, evictions, recovery, disruption,
+    gang, sent_elsewhere, grouped_anyway, watched, put_into_default, left_to_kueue, quota, two_gates, impatience, evictions,
+    recovery, disruption,
 )
 
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
