@@ -9,6 +9,7 @@ from tests.compiler.example import RUN, Data, codes, command, compiled, findings
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted, lines_without_answer
 from tests.compiler.targets import CASES, on, profile_for
+from tests.pages import DOCS
 
 from trainwright.findings import CompileError
 from trainwright.manifest.provenance import split
@@ -81,6 +82,14 @@ def test_a_deadline_of_a_job_set_ends_it() -> None:
     result = compiled(on("job-set", **{**command("work"), "deadline": "1h"}), profile_for("job-set"))
     rules = job_of(result)["spec"]["failurePolicy"]["rules"]
     assert rules[-1] == {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}
+
+
+@pytest.mark.parametrize(("page", "begins"), [("run-file.md", "- `deadline` "), ("run-keys.md", "| `deadline` ")])
+def test_pages_name_the_targets_whose_deadline_counts_anew(page: str, begins: str) -> None:
+    """With each attempt."""
+    (line,) = [line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if line.startswith(begins)]
+    named = [target for target in TARGETS.values() if target.title in line]
+    assert named == [target for target in TARGETS.values() if target.renews_deadline] != []
 
 
 def test_a_trainer_of_an_older_release_has_no_deadline() -> None:

@@ -172,6 +172,8 @@ class Target(ABC):
     """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
     cannot_carry: Mapping[str, str] = MappingProxyType({})
     """Field of a script's or command's life -> why this kind cannot carry it."""
+    renews_deadline: bool = False
+    """Whether `deadline` counts anew with each attempt, so that all attempts together may take longer."""
     longest_name: int = 63
     """Characters that the operator allows in the name of the object that carries the run."""
     hides_unready: bool = False

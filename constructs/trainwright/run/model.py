@@ -290,7 +290,7 @@ class Run(Model):
     ports: dict[PortName, PortNumber] = Field(default_factory=dict)
     """Further ports that a script or a command listens on: name -> number."""
     deadline: Duration | None = None
-    """How long a script or a command may run before it has failed; on a JobSet, each of its attempts."""
+    """How long a script or a command may run before it has failed; on a JobSet or a RayJob, each of its attempts."""
     ttl: Duration | None = None
     """How long the object of a script or a command stays when it has ended. Argo CD then recreates it, and the run restarts."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)

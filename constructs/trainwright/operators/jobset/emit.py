@@ -77,6 +77,8 @@ class JobSet(Target):
     """podFailurePolicy is stable from 1.31 on (KEP-3329); backoffLimitPerIndex is on by default from 1.29 on (KEP-3850)."""
     templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{job_at(0)}/template")}
     reserved_labels: tuple[str, ...] = ("jobset.sigs.k8s.io/",)
+    renews_deadline = True
+    """It is that of the Jobs, which a set that starts again has made anew."""
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:

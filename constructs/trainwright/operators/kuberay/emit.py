@@ -68,6 +68,8 @@ class RayJob(Target):
         "probes": "the pods run Ray, which KubeRay probes itself; the command is a job on the head",
         "ports": "the program of the run is a job on the head, whose ports are under roles.head.ports",
     }
+    renews_deadline = True
+    """A retry sets the time of its start anew (ray-operator/controllers/ray/rayjob_controller.go, initRayJobStatusIfNeed)."""
     minimum_kubernetes = (1, 29)
     longest_name = 47
     """The operator adds six characters for the cluster, and ten more for its head's Service (utils/validation.go)."""
