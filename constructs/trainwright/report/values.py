@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.compile import CompiledRun
 from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
+from trainwright.operators import TARGETS
 from trainwright.plan.security import describe_security
 from trainwright.units import Duration, UnitError
 
@@ -139,11 +140,13 @@ def tokens(facts: Facts) -> str | None:
 
 
 def gpu_hours(facts: Facts) -> str | None:
-    """Until the deadline."""
-    gpus = _number(facts, "gpus")
-    if gpus and "deadline" in facts:
-        with suppress(UnitError):  # of a record that somebody edited
-            return f"at most {gpus * Duration.parse(facts['deadline']).seconds / 3600:,.0f}"
+    """Until the deadline: that of the run, or of each attempt."""
+    gpus, target = _number(facts, "gpus"), str(facts.get("target"))
+    if not gpus or "deadline" not in facts:
+        return None
+    each = " an attempt" if target in TARGETS and TARGETS[target].renews_deadline else ""
+    with suppress(UnitError):  # of a record that somebody edited
+        return f"at most {gpus * Duration.parse(facts['deadline']).seconds / 3600:,.0f}{each}"
     return None
 
 

@@ -10,7 +10,7 @@ from tests.compiler.projects import ROOT
 from tests.compiler.test_edits import CLUSTER, EDITS
 
 from trainwright.project.load import load_cluster
-from trainwright.report.facts import plan_facts, profile_facts
+from trainwright.report.facts import plan_facts, profile_facts, with_products
 from trainwright.report.values import LONGEST, rate
 
 
@@ -53,6 +53,14 @@ def test_no_secret_is_a_fact() -> None:
 )
 def test_a_rate_reads_as_people_write_it(value: float, shown: str) -> None:
     assert rate(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("target", "hours"),
+    [("indexed-job", "384"), ("job-set", "384 an attempt"), ("ray-job", "384 an attempt"), ("of another release", "384")],
+)
+def test_gpu_hours_are_those_of_an_attempt_where_the_deadline_is(target: str, hours: str) -> None:
+    assert with_products({"target": target, "gpus": 16, "deadline": "1d"})["gpu_hours"] == f"at most {hours}"
 
 
 EDITED: Data = {
