@@ -10,6 +10,7 @@ from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.plan.test_impatient import QUEUED, kueue
 from tests.compiler.plan.test_incident import OPERATORS, jobs
 from tests.compiler.targets import on, profile_for
+from tests.pages import DOCS
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
@@ -109,6 +110,13 @@ def test_the_plan_says_what_waiting_may_cost(target: str, said: str) -> None:
     row = lost_pods(made({"target": target, "topology": {"nodes": 4, "gpus_per_node": 8}}))
     assert row.startswith(said)
     assert row.endswith("24 GPUs that wait so long cost 6 GPU-hours")
+
+
+def test_the_page_says_how_long_the_others_wait() -> None:
+    run, page = compiled().run, (DOCS / "gitops.md").read_text(encoding="utf-8")
+    section = " ".join(page.partition("\n## What holds a lost pod\n")[2].partition("\n## ")[0].split())
+    for key, wait in (("recovery_wait", run.recovery_wait), ("peer_wait", run.peer_wait)):
+        assert f"wait up to `{key}`, {wait.seconds // 60} minutes by default" in section
 
 
 def test_one_pod_waits_for_nobody() -> None:
