@@ -215,6 +215,39 @@ def test_node_0_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun)
     assert "node 0 did not come within 1 s" in last_words(run, 1)
 
 
+def break_volume(path: Path) -> None:
+    """Nothing there can be opened until the link is removed and the original is back."""
+    path.rename(path.with_name("away"))
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(("broken", "waiting"), [("state", [0, 1]), ("state/attempts.jsonl", [0])])
+def test_a_volume_that_is_gone_between_two_attempts_costs_no_pod(new_run: NewRun, broken: str, waiting: list[int]) -> None:
+    """Wherever it shows: in the marker, which every pod reads, or in the ledger, which node 0 writes."""
+    run = recovering(new_run)
+    run.plans = {"*": FIRST_TRAINS}
+    run.start_all()
+    pids, path = wait_for_attempt(run, 1), run.directory / broken
+    break_volume(path)
+    os.kill(pids[1], signal.SIGKILL)
+    for node in waiting:
+        run.pods[node].wait_for_event("volume_not_usable")
+    path.unlink()
+    path.with_name("away").rename(path)
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    assert len(attempts(run)) == 2
+
+
+def test_a_volume_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
+    run = recovering(new_run, wait=1)
+    run.plans = {"*": TRAINS}
+    run.start_all()
+    pids = wait_for_attempt(run, 1)
+    break_volume(run.directory / "state")
+    os.kill(pids[1], signal.SIGKILL)
+    assert run.wait() == [ExitCode.STORAGE] * 2, run.logs()
+
+
 def test_new_pods_wait_as_long_as_the_others(new_run: NewRun) -> None:
     """Also those that find node 0 gone; peer_wait is 60 s here."""
     run = recovering(new_run, 3, wait=77)

@@ -21,7 +21,7 @@ from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
 from trainwright_trainer.supervisor.run.coordinator import Before, Coordinator
-from trainwright_trainer.supervisor.run.history import History, HistoryOfRound, ReadOnlyHistory
+from trainwright_trainer.supervisor.run.history import History, HistoryOfRound, ReadOnlyHistory, wait_for_volume
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward, leave_without_peer
 from trainwright_trainer.supervisor.wire.proof import read_secret
@@ -159,7 +159,7 @@ class Attempt:
     async def _take_part(self) -> None:
         """Everything between a valid specification and the first word of node 0."""
         try:
-            if await self._history.is_complete():
+            if await self._is_complete():
                 get_log().info("already_complete")
                 self.pod.heard(Finished())
                 return
@@ -170,6 +170,10 @@ class Attempt:
                 await self._follow()
         except PodError as error:
             self.pod.heard(Leave(code=error.exit_code, cause=error.cause, patience_seconds=0))
+
+    async def _is_complete(self) -> bool:
+        """The volume may be why the attempt before ended. Then it is waited for, as a lost pod is."""
+        return await wait_for_volume(self._history.is_complete, 0 if self._before is None else self._before.wait_seconds)
 
     async def _lead(self) -> None:
         loop, control = asyncio.get_running_loop(), self.place.control

@@ -22,7 +22,7 @@ from trainwright_trainer.observe.metrics import Measurements, RunPace
 from trainwright_trainer.rank.messages import Act, Action, Carry, Given, Pause, Wanted
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
-from trainwright_trainer.supervisor.run.history import History, keep_times
+from trainwright_trainer.supervisor.run.history import History, keep_times, wait_for_volume
 from trainwright_trainer.supervisor.wire.control import Peer, difference_from_node_0
 from trainwright_trainer.supervisor.wire.messages import (
     Bye,
@@ -217,7 +217,10 @@ class Coordinator:
     async def _open(self) -> None:
         attempt, limit = self.nonce, self._spec.lifecycle.attempts_without_progress
         try:
-            beginning = await self._history.begin(attempt)
+            beginning = await wait_for_volume(
+                lambda: self._history.begin(attempt), 0 if self._before is None else self._before.wait_seconds,
+                lambda: self.state == "opening",
+            )
         except PodError as error:
             self._own_pod_fails(error)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, TypeVar
@@ -28,6 +28,8 @@ from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 
 VOLUME_SECONDS = 60.0
 """For one access to the volume; a network file system that hangs would hold the pod forever."""
+VOLUME_RETRY_SECONDS = 3.0
+"""Between two tries, where pods wait for a volume."""
 SCRIPT_PROGRESS = timedelta(minutes=30)
 """A script's attempt that lasted so long counts as progress: its commits are its own, and a loop of failures is faster, also
 with a Job's back-off between attempts."""
@@ -216,6 +218,28 @@ async def _on_volume(look: Callable[[], Value]) -> Value:
     except TimeoutError:
         message = f"the checkpoint volume did not answer within {VOLUME_SECONDS:g} s; look at the storage behind the claim"
         raise PodError(ExitCode.STORAGE, "StorageHangs", message) from None
+
+
+async def wait_for_volume(
+    act: Callable[[], Awaitable[Value]], seconds: float, wanted: Callable[[], bool] = lambda: True
+) -> Value:
+    """What ``act`` gives, tried again for so many seconds while the volume cannot be used, and as long as it is still ``wanted``.
+
+    Raises :class:`PodError` after that, and at once where another try would find the same.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        try:
+            return await act()
+        except PodError as error:
+            left = deadline - loop.time()
+            if error.exit_code is not ExitCode.STORAGE or left <= 0:
+                raise
+            get_log().warning("volume_not_usable", reason=str(error))
+            await asyncio.sleep(min(VOLUME_RETRY_SECONDS, left))
+            if not wanted():
+                raise
 
 
 async def keep_times(history: History) -> None:
