@@ -403,6 +403,19 @@ def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
     assert (len(started), ends(run)) == (2, [ExitCode.USER_FAILURE, ExitCode.DONE])
 
 
+def test_a_script_that_is_done_while_the_attempt_ends_takes_part_in_the_next(new_run: NewRun, tmp_path: Path) -> None:
+    """It has two seconds from the failure of the other, after which it would be killed."""
+    seen = tmp_path / "seen"
+    fails_or_waits = f"test $RANK = 1 && exit 3; until test -e {tmp_path}/go; do sleep 0.05; done"
+    command = ["sh", "-c", f"test -e {seen}-$RANK && exit 0; touch {seen}-$RANK; {fails_or_waits}"]
+    run = recovering(new_run, work={"kind": "script", "command": command, "state_directory": str(tmp_path / "state")})
+    run.start_all()
+    run.pods[0].wait_for_event("peer_failed")
+    (tmp_path / "go").touch()
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    assert ends(run) == [ExitCode.USER_FAILURE, ExitCode.DONE]
+
+
 @pytest.mark.slow
 def test_ranks_of_torch_are_forked_from_what_has_their_libraries_imported(new_run: NewRun, tmp_path: Path) -> None:
     work = training_work(tmp_path / "state", every_steps=5) | {"duration": {"steps": 1_000_000}}

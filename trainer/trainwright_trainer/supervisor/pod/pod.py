@@ -409,7 +409,10 @@ class Pod:
         if decided.code is ExitCode.DONE:
             self._state = "done"
             self._send_up(Bye(code=0))
-            self._watch_marker(0 if self._order else MARKER_SECONDS, self._order)
+            if self._order is None or (self._recovers and not self._node_0_is_lost):
+                self._watch_marker(MARKER_SECONDS, None)  # what follows, node 0 says
+            else:
+                self._watch_marker(0, replace(self._order, again=self._recovers))
         else:
             self._say_bye(decided)
 
