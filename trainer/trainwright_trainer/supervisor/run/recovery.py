@@ -39,6 +39,7 @@ class RecoveringRole:
         self._last_outcome: PodOutcome | None = None
         self._between = False
         self._over: PodOutcome | None = None
+        """What the pod ends with where another attempt would follow."""
 
     @property
     def attempt(self) -> str | None:
@@ -88,7 +89,8 @@ class RecoveringRole:
             await self._current.leave(decided)
 
     def told_to_end(self, signal_name: str) -> None:
-        if self._between and self._over is None:
+        """Noted at any time: an attempt that is over, or whose verdict has come, does not act on it any more."""
+        if self._over is None:
             cause = Cause(kind="ToldToEnd", message=f"{self.place} was told to end by {signal_name}")
             self._over = PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause)
         self._current.told_to_end(signal_name)
