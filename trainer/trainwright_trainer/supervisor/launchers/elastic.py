@@ -195,8 +195,8 @@ class ElasticRole:
     # --- the rendezvous ---------------------------------------------------------------------------------------------------------
 
     async def _meet(self) -> Met | PodOutcome:
-        if self._store_lost is not None:
-            return self._store_lost
+        if (ends := self._over or self._store_lost) is not None:  # told to end while it looked for the marker
+            return ends
         get_log().info("waiting_for_peers", seconds=self._setting.spec.lifecycle.peer_wait_seconds)
         return await self._ask(Meet())
 
