@@ -85,3 +85,11 @@ def test_nothing_was_written() -> None:
     assert main_thread_frame("") is None
     stacks.close()
     stacks.close()
+
+
+def test_a_rank_that_has_ended_before_its_helpers() -> None:
+    """It counts as alive until they have, and is asked with the others."""
+    stacks = StackFile()
+    os.write(stacks.descriptor, b"handler installed\n")
+    stacks.close()
+    assert stacks.read() == ""

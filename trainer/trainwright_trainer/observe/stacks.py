@@ -57,7 +57,9 @@ class StackFile:
             os.unlink(path)
 
     def read(self) -> str:
-        """All that was written. Empty for a rank that has not come far enough to be asked."""
+        """All that was written. Empty for a rank that has not come far enough to be asked, and once closed."""
+        if self.descriptor < 0:
+            return ""
         return os.pread(self.descriptor, _MOST_BYTES, 0).decode(errors="replace")
 
     def close(self) -> None:
