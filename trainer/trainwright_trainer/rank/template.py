@@ -98,9 +98,13 @@ def _next(line: socket.socket) -> Request | None:
 
 
 def _forked(line: socket.socket, supervisor: int) -> bool:
-    """Fork a rank whose parent is the supervisor, and which tells it so. True in the rank."""
+    """Fork a rank whose parent is the supervisor, and which tells it so. True in the rank.
+
+    Ends this process where the machine has none left: then nothing answers, and the supervisor sees the end of the line at once.
+    """
     if between := os.fork():
-        os.waitpid(between, 0)
+        if os.waitpid(between, 0)[1] != 0:
+            sys.exit("cannot fork a rank: the limit on processes may be reached; the supervisor starts it instead")
         return False
     between = os.getpid()
     try:

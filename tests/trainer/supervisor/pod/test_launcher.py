@@ -63,6 +63,23 @@ socket.recv_fds(line, 65536, 2)
 """In the place of what ranks are forked from: answers as that does, and ends at the second request."""
 
 
+CANNOT_FORK = """
+import errno, os, socket, sys
+from trainwright_trainer.rank import template
+fork, own = os.fork, os.getpid()
+def first_alone():
+    if os.getpid() != own:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    return fork()
+os.fork = first_alone
+with socket.socket(fileno=int(sys.argv[1])) as line:
+    line.send(b"ready")
+    while template._next(line) is not None:
+        template._forked(line, os.getppid())
+"""
+"""What ranks are forked from, where the limit on processes lets it fork once."""
+
+
 class Run:
     """A launcher in an event loop, whose ranks sleep."""
 
@@ -154,6 +171,16 @@ def test_one_that_does_not_answer_ends_the_attempt_for_a_rank_may_be_there(monke
         await run.reaped(template)
 
     playing(act)
+
+
+def test_a_rank_that_cannot_be_forked_is_started() -> None:
+    async def act(run: Run) -> None:
+        run.start()
+        template = await ready(run)
+        assert parent_of(run.start()) == os.getpid()
+        await run.reaped(template)
+
+    playing(act, CANNOT_FORK)
 
 
 def test_a_template_that_ends_by_itself_costs_nothing() -> None:
