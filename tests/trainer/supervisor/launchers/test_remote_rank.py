@@ -15,7 +15,7 @@ from tests.processes import own_network
 
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.supervisor.launchers.program import Credentials, RankListener, RemoteRank
-from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE, Hello, Welcome
+from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE, Hello, Welcome, keep_alive
 
 STRANGERS = (
     b"GET / HTTP/1.1\r\n\r\n", b"\x00" * (3 << 20), b'{"type":"exited","status":0}\n',
@@ -121,3 +121,11 @@ def test_a_stranger_who_welcomes_a_rank_is_not_obeyed() -> None:
 
     code, words = asyncio.run(run())
     assert (code, "is not the supervisor of run-1a2b3c" in words) == (ExitCode.INTERNAL, True)
+
+
+def test_a_machine_that_is_gone_is_noticed_as_soon_while_data_is_on_its_way_to_it() -> None:
+    with socket.socket() as endpoint:
+        keep_alive(endpoint)
+        options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT
+        idle, interval, count, milliseconds = (endpoint.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+        assert milliseconds == 1000 * (idle + interval * count)

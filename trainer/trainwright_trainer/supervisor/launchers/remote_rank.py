@@ -53,8 +53,9 @@ PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
 DIAL_SECONDS = 30.0
 STACKS_SECONDS = 0.3
 """For a rank to write its stacks."""
-KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
-"""A machine that is gone is noticed in about 8 seconds."""
+KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 8000}
+"""A machine that is gone is noticed in about 8 seconds. The last one, in milliseconds, is for data that is on its way: until that
+is acknowledged the kernel asks nothing else, and repeats it for a quarter of an hour (tcp(7), ``tcp_retries2``)."""
 _BYTES, _STACKS_BYTES = 1 << 16, 1 << 18
 _NUMBERS = tuple(names[:3] for names in (OPEN_MPI, HYDRA, TORCH))
 """Rank, size and local rank: what mpirun sets counts before torch's names."""
