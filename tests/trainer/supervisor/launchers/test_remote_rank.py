@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.processes import own_network
 
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.supervisor.launchers.mpi import _parents_of_ranks
 from trainwright_trainer.supervisor.launchers.program import Credentials, RankListener, RemoteRank
 from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE, Hello, Welcome, keep_alive
 
@@ -129,3 +131,22 @@ def test_a_machine_that_is_gone_is_noticed_as_soon_while_data_is_on_its_way_to_i
         options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT
         idle, interval, count, milliseconds = (endpoint.getsockopt(socket.IPPROTO_TCP, option) for option in options)
         assert milliseconds == 1000 * (idle + interval * count)
+
+
+def test_a_process_that_ends_meanwhile_hides_no_parent_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's pod looks for them when it is told to end, while processes come and go."""
+    command, read = ["sh", "-c", "read line", PARENT_MODULE], Path.read_bytes
+    gone = 0
+
+    def read_what_is_there(path: Path) -> bytes:
+        if path == Path(f"/proc/{gone}/cmdline"):
+            raise FileNotFoundError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_what_is_there)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as one, subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+        assert {one.pid, other.pid} <= {*_parents_of_ranks()}
+        gone = one.pid
+        assert other.pid in _parents_of_ranks()
+        gone = other.pid
+        assert one.pid in _parents_of_ranks()

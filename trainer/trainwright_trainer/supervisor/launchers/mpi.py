@@ -284,8 +284,15 @@ def _parents_of_ranks() -> Iterator[int]:
     pending = [os.getpid()]
     while pending:
         for listing in Path(f"/proc/{pending.pop()}/task").glob("*/children"):
-            with suppress(OSError):
-                for child in map(int, listing.read_text().split()):
-                    pending.append(child)
-                    if PARENT_MODULE.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
-                        yield child
+            for child in map(int, _read(listing).split()):
+                pending.append(child)
+                if PARENT_MODULE.encode() in _read(Path(f"/proc/{child}/cmdline")).split(b"\0"):
+                    yield child
+
+
+def _read(file: Path) -> bytes:
+    """Of a process; empty once that is gone, and others beside it are not."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
