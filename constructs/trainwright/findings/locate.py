@@ -91,7 +91,10 @@ def tokens(pointer: str) -> list[str]:
 
 
 def dotted(keys: Sequence[str | int]) -> str:
-    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``. Of a pointer a number is a place in a list."""
+    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``.
+
+    A number, also one of a pointer, is a place in a list.
+    """
     text = ""
     for key in keys:
         if isinstance(key, int) or key.isdecimal():
