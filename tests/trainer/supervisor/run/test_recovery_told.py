@@ -66,8 +66,8 @@ def test_no_other_attempt_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return []
 
     async def outcome() -> PodOutcome:
-        monkeypatch.setattr(History, "is_complete", lambda history: waiting.is_complete())
         waiting = Waiting(tmp_path)
+        monkeypatch.setattr(History, "is_complete", lambda history: waiting.is_complete())
         ends = asyncio.ensure_future(waiting.role.run_to_end())
         await waiting.questions.get()
         await tell(waiting)
