@@ -128,7 +128,7 @@ class Case:
     def standing(self) -> Standing:
         if self.manifest is None:
             return Standing("unknown", "it is not in the cluster")
-        return status(self.manifest, [pod.manifest for pod in self.pods])
+        return status(self.manifest, [pod.manifest for pod in self.pods], self.wanted)
 
     @cached_property
     def wanted(self) -> int:

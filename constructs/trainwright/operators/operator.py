@@ -246,7 +246,7 @@ def ended(manifest: Mapping[str, Any], around: Around) -> Controller | None:
     return part(manifest, around)
 
 
-def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Standing:
+def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], wanted: int | None = None) -> Standing:
     """Where an object of a cluster stands: by what its operator says (see :class:`Status`), else by its pods.
 
     It does not know why something waits, or whether ranks that run do train.
@@ -254,12 +254,13 @@ def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> St
     Args:
         manifest: with its status.
         pods: of the object and of its children, with theirs.
+        wanted: pods that its controller makes, where the object alone does not say it.
     """
     key = GroupKind.of(manifest)
     if key not in FOLDERS:
         return Standing("unknown", f"nothing is known of a {key}")
     part: Status = _part(FOLDERS[key], "status")
-    return part(manifest) or by_pods(pods, _wanted(manifest))
+    return part(manifest) or by_pods(pods, _wanted(manifest) if wanted is None else wanted)
 
 
 def _wanted(manifest: Mapping[str, Any]) -> int:

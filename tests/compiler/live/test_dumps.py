@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from trainwright.live.facts import facts_of
 from trainwright.live.rows import Fact
 from trainwright.live.runs import Expected, case_for, expected, of_cluster, written_for
 from trainwright.live.snapshot import Object, read_snapshot
+from trainwright.operators.phase import Standing
 from trainwright.project.load import Project
 from trainwright.project.status import last_records
 
@@ -125,3 +127,13 @@ def _alike(fact: Fact, piece: Fact) -> bool:
 def test_the_cluster_of_a_snapshot_is_found_by_its_objects(state: str) -> None:
     case, _, truth = read(state)
     assert {run.cluster for run in of_cluster(case.snapshot, list(runs().values()))} == {truth["cluster"]}
+
+
+def test_a_train_job_that_lacks_a_pod_waits_for_it() -> None:
+    """No condition of it says so, and what its pods are stands in its runtime."""
+    case, written, _ = read("115-control-trainjob-running")
+    gone = case.pods[0].name
+    objects = [one for one in case.snapshot.objects if one["metadata"]["name"] != gone]
+    fewer = replace(case, snapshot=replace(case.snapshot, objects=objects))
+    assert (case.standing.phase, fewer.standing) == ("running", Standing("waiting", "1 of 2 pods run"))
+    assert not diagnose(fewer, written, runs()[case.run].record.facts, Decider(PROJECT, case.run, case.name)).fine
