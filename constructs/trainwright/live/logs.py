@@ -37,7 +37,7 @@ AS_THEY_COME = (Rendezvous.C10D, Rendezvous.RAY_HEAD)
 
 
 def of_rank(case: Case, rank: int, plan: Resolution) -> list[LivePod] | None:
-    """The pod that has the log of a rank; None where only the run itself knows which that is.
+    """The pod that has the log of a rank, if it is there; None where only the run itself knows which that is.
 
     mpirun brings what its ranks write into the log of the pod that it runs in.
     """
@@ -46,15 +46,17 @@ def of_rank(case: Case, rank: int, plan: Resolution) -> list[LivePod] | None:
         return [one for one in case.pods if one.role == binding.roles[0].name]
     if plan.needs.rendezvous in AS_THEY_COME:
         return None
-    order = {role.name: place for place, role in enumerate(binding.roles) if role.holds_ranks}
-    holders = [one for one in case.pods if one.role in order]
-    holders.sort(key=lambda one: (order[one.role], int(one.index or 0), one.name))
-    return holders[rank // world.processes_per_node :][:1]
+    node = rank // world.processes_per_node
+    for role in (one for one in binding.roles if one.holds_ranks):
+        if node < role.pods:
+            return [one for one in case.pods if one.role == role.name and int(one.index or 0) == node]
+        node -= role.pods
+    return []
 
 
 def sources(pod: LivePod) -> Iterator[Source]:
-    """Of the containers of a pod that have run."""
+    """Of the containers of a pod that have run. The log of one that has ended is that of its last time, and no previous one."""
     for _, one in pod.containers():
-        again = bool(one.get("restartCount")) and "running" not in mapping(one, "/state")
-        if again or "waiting" not in mapping(one, "/state"):
-            yield Source(pod.name, text(one, "/name"), again)
+        waits = "waiting" in mapping(one, "/state")
+        if not waits or one.get("restartCount"):
+            yield Source(pod.name, text(one, "/name"), waits)

@@ -241,3 +241,12 @@ def test_the_pod_of_a_rank(lab: Lab, rank: int) -> None:
     assert (code, f"here is {pods[rank]}" in said, f"here is {pods[1 - rank]}" in said) == (0, True, False), said
     code, said = lab.run("logs", "digits-ddp", "--rank", "2", "--context", "lab")
     assert (code, "digits-ddp has ranks 0 to 1" in said) == (2, True)
+
+
+def test_the_pod_of_a_rank_that_is_gone_has_no_stand_in(lab: Lab) -> None:
+    job = applied(lab)
+    pod = running(lab, job, 1)
+    lab.cluster.kubelet.logs[pod] = Log([f"here is {pod}"])
+    said = lab.run("logs", "digits-ddp", "--rank", "0", "--context", "lab")[1]
+    assert f"here is {pod}" not in said
+    assert f"here is {pod}" in lab.run("logs", "digits-ddp", "--rank", "1", "--context", "lab")[1]
