@@ -35,8 +35,8 @@ def collect(kubectl: Kubectl, namespaces: Sequence[str]) -> dict[str, Any]:
     Raises:
         KubectlError: where the cluster cannot be reached at all.
     """
-    served = set(kubectl.run("api-resources", "--output=name").split())
-    lacks: dict[str, str] = {}
+    served, unanswered = kubectl.served()
+    lacks = {kind: why for group, why in unanswered.items() for kind in _of_group(group)}
     found = [one for name in _served(_OF_CLUSTER, served) for one in _get(kubectl, lacks, name)]
     for namespace in namespaces:
         here = Kubectl(kubectl.context, namespace)
@@ -61,10 +61,17 @@ def _served(wanted: Sequence[str], served: set[str]) -> Iterator[str]:
 
 
 def _carriers(served: set[str]) -> Iterator[str]:
-    for kind in FOLDERS:
-        name = f"{kind.kind.lower()}s{f'.{kind.group}' if kind.group else ''}"
-        if name in served:
-            yield name
+    yield from _served([_resource(kind) for kind in FOLDERS], served)
+
+
+def _resource(kind: GroupKind) -> str:
+    """What kubectl calls the objects of a kind that carries runs."""
+    return f"{kind.kind.lower()}s.{kind.group}"
+
+
+def _of_group(group: str) -> list[str]:
+    """The kinds that are asked for of a group of the API; its own name where they are none."""
+    return [kind for name, kind in _KINDS.items() if name.partition(".")[2] == group] or [group]
 
 
 def _get(kubectl: Kubectl, lacks: dict[str, str], name: str) -> list[Object]:
@@ -78,6 +85,8 @@ def _get(kubectl: Kubectl, lacks: dict[str, str], name: str) -> list[Object]:
 
 
 _KINDS = {
+    **{_resource(kind): str(kind) for kind in FOLDERS},
+    "localqueues.kueue.x-k8s.io": "LocalQueue", "clusterqueues.kueue.x-k8s.io": "ClusterQueue",
     "pods": "Pod", "events": "Event", "configmaps": "ConfigMap", "services": "Service", "nodes": "Node",
     "namespaces": "Namespace",
     "persistentvolumeclaims": "PersistentVolumeClaim", "networkpolicies.networking.k8s.io": "NetworkPolicy",
@@ -140,8 +149,9 @@ def _logs(kubectl: Kubectl, found: Sequence[Object], lacks: dict[str, str]) -> d
     logs: dict[str, str] = {}
     for pod in sorted(pods, key=lambda pod: pod.phase != "Failed")[:MOST_LOGS]:
         for _, container in pod.containers():
-            again = bool(container.get("restartCount"))
-            if not again and "waiting" in (container.get("state") or {}):
+            state = container.get("state") or {}
+            again = bool(container.get("restartCount")) and "terminated" not in state  # whose log is that of its last time
+            if not again and "waiting" in state:
                 continue
             where = Kubectl(kubectl.context, str(pod.manifest["metadata"]["namespace"]))
             name = text(container, "/name")

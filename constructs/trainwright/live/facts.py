@@ -131,7 +131,8 @@ def _object(case: Case) -> Iterator[Fact]:
     acted = bool(case.manifest.get("status")) or bool(children) or bool(events)
     made = time_of(text(metadata, "/creationTimestamp"))
     workloads = [str(one["metadata"]["name"]) for one in case.children if GroupKind.of(one) == WORKLOAD]
-    known = any(map(case.snapshot.has, (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)))
+    of_queues = (WORKLOAD,) if case.snapshot.collected else (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)
+    known = any(map(case.snapshot.has, of_queues))
     stated = (spec, mapping(case.manifest, "/status"))
     fields = {
         **{key: str(value) for part in stated for key, value in part.items() if isinstance(value, str | int)},

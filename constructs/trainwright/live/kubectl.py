@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -50,6 +50,11 @@ class KubectlError(Exception):
         self.reason = reason
 
 
+_NOT_WHOLE = "unable to retrieve the complete list of server APIs"
+_SILENT = re.compile(r"(?<=[ ,])([a-z0-9.-]+\.[a-z0-9-]+)/v\w+: ")
+"""A group of the API in what follows, as ``metrics.k8s.io/v1beta1: stale GroupVersion discovery``."""
+
+
 class Resource(NamedTuple):
     """Where the API server keeps the objects of a kind."""
 
@@ -70,17 +75,34 @@ class Kubectl:
         Raises:
             KubectlError: where it fails, is missing, or gives no answer.
         """
+        ended = self._ended(arguments, given)
+        if ended.returncode:
+            raise _failure(arguments, ended.stderr, self.context)
+        return ended.stdout
+
+    def _ended(self, arguments: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Raises :class:`KubectlError` where there is no kubectl, or no end of it in time."""
         command = self.command(f"--request-timeout={REQUEST_TIMEOUT}s", *arguments)
         try:
-            ended = subprocess.run(
+            return subprocess.run(
                 command, input=given or "", capture_output=True, check=False, text=True, encoding="utf-8", errors="replace",
                 timeout=PATIENCE,
             )
         except subprocess.TimeoutExpired as error:
             raise KubectlError(Reason.UNREACHABLE, f"kubectl {arguments[0]} gave no answer within {PATIENCE:g} s") from error
-        if ended.returncode:
-            raise _failure(arguments, ended.stderr, self.context)
-        return ended.stdout
+
+    def served(self) -> tuple[set[str], dict[str, str]]:
+        """The resources that the cluster serves, as ``jobs.batch``; and groups of its API of which it cannot say -> why.
+
+        Raises:
+            KubectlError: where the cluster does not answer.
+        """
+        words = ("api-resources", "--output=name")
+        ended = self._ended(words)
+        if ended.returncode and _NOT_WHOLE not in ended.stderr:
+            raise _failure(words, ended.stderr, self.context)
+        silent = _SILENT.findall(ended.stderr.partition(_NOT_WHOLE)[2])
+        return set(ended.stdout.split()), dict.fromkeys(silent, "the server behind this group does not answer (an APIService)")
 
     def command(self, *arguments: str) -> list[str]:
         """The words of its command line, for one whose output is read as it comes."""

@@ -47,7 +47,7 @@ class Snapshot:
     taken: datetime | None = None
     """None where nothing says it, as in a plain list."""
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """What was asked for and did not come, such as ``Node`` -> why."""
+    """What was asked for and did not come, such as ``Node`` or ``JobSet.jobset.x-k8s.io`` -> why."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """``pod/container`` -> the last lines of its log."""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Snapshot:
         One that has several of the kinds that `kubectl get all` leaves out was asked for all of these.
         """
         if self.collected:
-            return kind.kind not in self.lacks
+            return kind.kind not in self.lacks and str(kind) not in self.lacks
         return kind in self._by_kind or (self._wide and kind in (*_RARELY_ASKED, SERVICE))
 
     @cached_property

@@ -77,6 +77,8 @@ def status_lines(snapshot: Snapshot, runs: Sequence[Expected], every: Sequence[E
 
 
 def _line(case: Case, run: Expected | None) -> Line:
+    if case.manifest is None and not case.snapshot.asked(case.kind):
+        return Line(case.run, case.name, "unknown", "", note=f"nothing is known here of any {case.kind}")
     if case.manifest is None:
         return Line(case.run, case.name, "absent", "", note="in dist/, and not in the cluster")
     scrape, (phase, reason) = scrape_of(case), case.standing

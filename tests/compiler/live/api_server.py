@@ -73,6 +73,8 @@ class ApiServer:
     """Names of objects whose finalizer nobody removes."""
     absent: set[str] = field(default_factory=set)
     """apiVersions that it does not serve."""
+    silent: set[str] = field(default_factory=set)
+    """apiVersions of which a server behind it should know, which does not answer."""
     refuses: dict[str, str] = field(default_factory=dict)
     """Name of an object -> what a webhook says against it."""
     writes: int = 0
@@ -301,7 +303,7 @@ class ApiServer:
     # Discovery, and what kubectl asks of OpenAPI before it lets the server check fields.
 
     def _discovery(self, path: str, parts: list[str]) -> Any:
-        versions = sorted({version for version, _ in KINDS} - self.absent)
+        versions = sorted({version for version, _ in KINDS} - self.absent | self.silent)
         if path == "/version":
             return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
         if path == "/api":
@@ -315,6 +317,8 @@ class ApiServer:
         if path.startswith("/openapi/v3/"):
             return _openapi(path.removeprefix("/openapi/v3"))
         version = "/".join(parts[1:])
+        if version in self.silent:
+            raise RefusedError(503, "ServiceUnavailable", "the server is currently unable to handle the request")
         if version in versions and path.strip("/") == _root(version)[1:]:
             resources = [{"name": name, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind,
                           "verbs": ["get", "list", "patch", "delete", "create", "update"]}

@@ -39,3 +39,15 @@ def test_a_cluster_is_read_with_kubectl(lab: Lab, tmp_path: Path) -> None:
         now, later = (lab.run(command, *source) for source in (("--context", "lab"), ("--from", str(file))))
         assert now == later
         assert "digits-ddp" in later[1]
+
+
+def test_a_group_whose_own_server_is_down_hides_no_other(lab: Lab, tmp_path: Path) -> None:
+    """As a metrics server that does not run: kubectl then prints all others, and ends with an error."""
+    lab.apply()
+    lab.cluster.silent = {"metrics.k8s.io/v1beta1"}
+    file = tmp_path / "snapshot.json"
+    code, said = lab.run("collect", str(file), "--context", "lab")
+    assert code == 0, said
+    taken = json.loads(file.read_text())
+    assert "does not answer" in taken["collected"]["lacks"]["metrics.k8s.io"]
+    assert [one for one in taken["items"] if one["kind"] == "Job"]

@@ -67,6 +67,14 @@ def test_a_run_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
     assert line["state"] == "absent"
 
 
+def test_a_run_whose_kind_may_not_be_read_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    path = changed(tmp_path, drop=("Job",), lacks={"Job.batch": "jobs.batch is forbidden"})
+    [line] = told("status", RUN, "--from", str(path), code=0)["runs"]
+    assert (line["state"], line["note"]) == ("unknown", "nothing is known here of any Job.batch")
+    [run] = told("diagnose", RUN, "--from", str(path), code=1)["runs"]
+    assert (run["cause"], run["known"]) == ("not-asked", False)
+
+
 def test_status_of_a_run_that_trains(tmp_path: Path) -> None:
     data = json.loads(SNAPSHOT.read_text())
     pods = [one for one in data["items"] if one["kind"] == "Pod"]
