@@ -263,7 +263,9 @@ class Run(Model):
     pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
     """Annotations of the pods that hold ranks, such as a cloud's networks: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
+    """How many failures may count before the run fails. In place: attempts that fail inside the pods, all together, and besides
+    for each index the pods that end by themselves, where a Job makes them. Else: for each index on an Indexed Job, for the whole
+    run elsewhere."""
     on_disruption: Literal["restart", "fail"] = "restart"
     """What the eviction or loss of a pod does: its pods come back, and `restarts` does not count it, or the run fails."""
     exit_codes: ListOf[ExitCodes] = ()

@@ -30,7 +30,7 @@ OPERATORS = {
 }
 CLUSTER: Data = overlay(read_yaml(ROOT / "charts" / "clusters" / "h100-ib.yaml").data, {
     "operators": overlay(OPERATORS, {"training-operator": {"init_image": "registry.example.com/alpine:3.20"}}),
-    "kueue": {"version": "0.15"},
+    "kueue": {"version": "0.15"}, "package_index": "https://pypi.example.com/simple",
     "namespaces": {"training": {"pod_security": "baseline", "queues": {"training": {"cluster_queue": "shared"}}}},
 })  # fmt: skip
 TRAINER: Data = overlay(read_yaml(ROOT / "charts" / "runs" / "digits-ddp.yaml").data, {
