@@ -80,7 +80,9 @@ def command(
 
 
 def _stop_for(error: KubectlError) -> NoReturn:
-    refused = error.reason in (Reason.CHANGED, Reason.CONFLICT, Reason.REFUSED, Reason.STUCK, Reason.UNSERVED, Reason.NOT_FOUND)
+    refused = error.reason in (
+        Reason.CHANGED, Reason.CONFLICT, Reason.REFUSED, Reason.UNASKED, Reason.STUCK, Reason.UNSERVED, Reason.NOT_FOUND,
+    )
     stop(f"trainwright apply: {error}", Exit.FINDINGS if refused else Exit.ENVIRONMENT)
 
 

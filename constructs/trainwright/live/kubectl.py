@@ -38,6 +38,7 @@ class Reason(StrEnum):
     CHANGED = "another version of the object than was read"
     CONFLICT = "another manager's field, or an object of another uid"
     REFUSED = "refused by the API server or a webhook"
+    UNASKED = "a webhook that has to admit the object, and does not answer"
     STUCK = "not deleted in time"
     OTHER = "something else"
 
@@ -207,6 +208,7 @@ _CAUSES = (
     (Reason.CONTEXT, r"context was not found|context \S+ does not exist|current-context is not set|no context exists"),
     (Reason.UNAUTHORIZED, r"\(Unauthorized\)|must be logged in|getting credentials|executable \S+ (not found|failed)"),
     (Reason.FORBIDDEN, r"\(Forbidden\): [^\n]*cannot \w+ resource"),
+    (Reason.UNASKED, r"failed calling webhook"),  # whatever follows: its own words are those of a cluster that is out of reach
     (Reason.UNSERVED, r"the server doesn't have a resource type|no matches for kind|could not find the requested resource"),
     (Reason.NOT_FOUND, r"\(NotFound\)"),
     (Reason.CHANGED, r"the object has been modified"),
@@ -225,6 +227,7 @@ _HINTS = {
     Reason.UNREACHABLE: "`kubectl cluster-info` with the same context shows whether it can be reached",
     Reason.UNAUTHORIZED: "log in to the cluster as you do for kubectl",
     Reason.FORBIDDEN: "ask for that right, or use a context that has it",
+    Reason.UNASKED: "start the controller that serves that webhook, and try again",
     Reason.UNSERVED: "its operator or CRD is not installed there",
     Reason.CHANGED: "somebody changes it at the same time; look what has become of it, and try again",
     Reason.CONFLICT: "what another manager has is never taken from it: let both say the same, or take it out of one of them",

@@ -75,8 +75,8 @@ class ApiServer:
     """apiVersions that it does not serve."""
     silent: set[str] = field(default_factory=set)
     """apiVersions of which a server behind it should know, which does not answer."""
-    refuses: dict[str, str] = field(default_factory=dict)
-    """Name of an object -> what a webhook says against it."""
+    refuses: dict[str, RefusedError] = field(default_factory=dict)
+    """Name of an object -> what is answered to whoever applies it."""
     writes: int = 0
     """Requests that write, so far."""
     kill_at: int = 0
@@ -229,8 +229,7 @@ class ApiServer:
     def _apply(self, key: Key, query: Mapping[str, str], config: Object) -> Object:
         assert query.get("force") != "true", "fields are never taken from others"
         if key.name in self.refuses:
-            message = f'admission webhook "v.example.com" denied the request: {self.refuses[key.name]}'
-            raise RefusedError(403, "Forbidden", message)
+            raise self.refuses[key.name]
         if key.namespace and Key("v1", "namespaces", "", key.namespace) not in self.objects:
             raise RefusedError(404, "NotFound", f'namespaces "{key.namespace}" not found')
         manager, version = query["fieldManager"], config["metadata"].pop("resourceVersion", None)

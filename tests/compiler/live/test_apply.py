@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.cli.terminal import talk
+from tests.compiler.live.api_server import RefusedError
 from tests.compiler.live.conftest import Lab
 from tests.compiler.projects import TRAINWRIGHT
 
@@ -199,15 +200,20 @@ def test_a_name_that_is_being_deleted_is_waited_for(lab: Lab) -> None:
     assert events.index(f"gone Job {digits}") < events.index(f"make Job {digits}")
 
 
-def test_one_run_that_is_refused_does_not_hold_up_another(lab: Lab) -> None:
+@pytest.mark.parametrize("refusal", [
+    (403, "Forbidden", 'admission webhook "v.example.com" denied the request: too many GPUs'),
+    (500, "InternalError", 'Internal error occurred: failed calling webhook "v.example.com": failed to call webhook: '
+                           'Post "https://v.example.svc:443/x": no endpoints available for service "v"'),
+], ids=["denied", "webhook down"])  # fmt: skip
+def test_one_run_that_is_refused_does_not_hold_up_another(lab: Lab, refusal: tuple[int, str, str]) -> None:
     code, said = lab.run("apply", "laptop", "--dry-run", "--context", "lab")
     assert code == 0, said
     digits = re.findall(r"Job (digits-ddp-\w+)", said)[0]
-    lab.cluster.refuses[digits] = "too many GPUs"
+    lab.cluster.refuses[digits] = RefusedError(*refusal)
     code, said = lab.run("apply", "laptop", "--context", "lab", "--yes")
     assert code == 1
     assert "digits-ddp: kubectl apply (context lab):" in said
-    assert "too many GPUs" in said
+    assert refusal[2] in said
     assert [name.rpartition("-")[0] for name in lab.cluster.names("jobs")] == ["stdlib-lm"]
     lab.cluster.refuses.clear()
     lab.apply()

@@ -29,6 +29,10 @@ SAID = [
     ('error: resource mapping not found for name: "x": no matches for kind "JobSet" in version "jobset.x-k8s.io/v1alpha2"',
      Reason.UNSERVED, "not installed"),
     ('Error from server (BadRequest): admission webhook "v.example.com" denied the request: no', Reason.REFUSED, "denied"),
+    ('Error from server (InternalError): Internal error occurred: failed calling webhook "vjobset.kb.io": failed to call '
+     'webhook: Post "https://jobset.svc:443/x": no endpoints available for service "jobset"', Reason.UNASKED, "; start the"),
+    ('Error from server (InternalError): Internal error occurred: failed calling webhook "v.example.com": failed to call '
+     "webhook: the server could not find the requested resource", Reason.UNASKED, "; start the"),
     ('error: Apply failed with 1 conflict: conflict with "admin" using v1: .spec.x\nPlease review the fields above--they '
      "currently have other managers.\nre-run the apply command with the `--force-conflicts` flag.",
      Reason.CONFLICT, ".spec.x; what another"),
