@@ -87,7 +87,7 @@ class Apply:
         owners, ended = {one.owner for one in self.plan.wanted}, {one.key for one in self.plan.ended}
         for owner in (*self.inventory.made, *sorted(owners - self.inventory.made.keys())):
             before = self.inventory.made.get(owner, Made("", ()))
-            there = self._by_key(entry for entry in before.entries if self._is_there(entry, ended))
+            there = self._by_key(found for entry in before.entries if (found := self._as_it_is(entry, ended)))
             there |= {key: entry for key, entry in self._entries(owner).items() if entry.uid}
             done = owner in owners and owner not in self._held_up
             made[owner] = Made(self.commit if done else before.commit, tuple(there.values()))
@@ -111,11 +111,22 @@ class Apply:
     def _ours(self, live: Object) -> bool:
         return annotation(live, INVENTORY) == self.inventory.name
 
-    def _is_there(self, entry: Entry, ended: Collection[ObjectKey]) -> bool:
-        """Whether an object is to be known on: it is the one that was made, or it deleted itself."""
+    def _as_it_is(self, entry: Entry, ended: Collection[ObjectKey]) -> Entry | None:
+        """An entry of what is to be known on: it is the object that was made, or it deleted itself.
+
+        One without a uid, of an apply that was interrupted, gets that of the object, unless it is being deleted: what is gone
+        without a uid does not count as made.
+        """
         key = entry.key(self.inventory.namespace)
         there = self._stored.get(key)
-        return key in ended if there is None else there["metadata"]["uid"] == entry.uid
+        if there is None:
+            return entry if key in ended else None
+        metadata = there["metadata"]
+        if entry.uid:
+            return entry if metadata["uid"] == entry.uid else None
+        if not self._ours(there):
+            return None
+        return entry if "deletionTimestamp" in metadata else entry._replace(uid=metadata["uid"])
 
     def _write(self, made: Mapping[str, Made]) -> None:
         inventory = replace(self.inventory, made=made)

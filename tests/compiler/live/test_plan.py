@@ -9,7 +9,9 @@ import pytest
 
 from trainwright.apply.before import in_the_way
 from trainwright.apply.inventory import Entry, Inventory, Made
-from trainwright.apply.plan import Wanted, plan, without_theirs
+from trainwright.apply.plan import Plan, Wanted, plan, without_theirs
+from trainwright.apply.work import Apply
+from trainwright.live.kubectl import Kubectl
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.project.record import RunRecord, record_text
 from trainwright.review.side import Side
@@ -88,3 +90,20 @@ def test_another_of_its_name_is_not_removed() -> None:
     live[ObjectKey.of(job())]["metadata"]["uid"] = "u1"
     assert len(plan(inventory, [], live, {"one"}, whole=True).remove) == 1
     assert plan(inventory, [], live, (), whole=False).remove == [], "a run that this is not about"
+
+
+@pytest.mark.parametrize(("owner", "metadata", "line"), [
+    (EMPTY.name, {}, "batch/v1 Job one-aaaaaaaa u1"), ("another", {}, ""),
+    (EMPTY.name, {"deletionTimestamp": "2026-11-26T08:00:00Z"}, "batch/v1 Job one-aaaaaaaa -"),
+])  # fmt: skip
+def test_what_an_interrupted_apply_made_is_known_on(
+    owner: str, metadata: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after an apply that is about other runs."""
+    inventory = Inventory(*PLACE, {"one": Made("", (Entry("batch/v1", "Job", "one-aaaaaaaa"),))})
+    marks = {"annotations": {"trainwright.dev/inventory": owner}, "uid": "u1", **metadata}
+    live = {ObjectKey.of(job()): {**job(), "metadata": {**job()["metadata"], **marks}}}
+    monkeypatch.setattr(Kubectl, "apply", lambda _, manifest: {"metadata": {"resourceVersion": "2"}})
+    work = Apply(Kubectl("lab"), Plan(), inventory, live, {}, "c", {}, 0, print)
+    work.settle()
+    assert work.inventory.data.get("run.one", "") == (f"commit \n{line}\n" if line else "")
