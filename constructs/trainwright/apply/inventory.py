@@ -73,6 +73,10 @@ class Inventory:
         uid, marked = live["metadata"]["uid"], annotation(live, INVENTORY) == self.name
         return marked or any(uid == entry.uid for made in self.made.values() for entry in made.entries)
 
+    def is_of(self, entry: Entry, live: Object) -> bool:
+        """Whether an object in the cluster is the one of an entry; without a uid, the object itself says so."""
+        return bool(live["metadata"]["uid"] == entry.uid) if entry.uid else self.owns(live)
+
     def has_made(self, key: ObjectKey) -> bool:
         """Whether an object was made, and its uid written down."""
         return any(entry.uid and entry.key(self.namespace) == key for made in self.made.values() for entry in made.entries)

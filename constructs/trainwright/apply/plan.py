@@ -95,8 +95,9 @@ def plan(inventory: Inventory, wanted: Sequence[Wanted], live: Live, runs: Colle
         if owner in runs or (owner == FOUNDATION and whole):
             for entry in made.entries:
                 _leaves(found, inventory, owner, entry, keys, live.get(entry.key(inventory.namespace)))
-    starting, known = found.starting, {entry.uid for made in inventory.made.values() for entry in made.entries}
-    others = (one for key, one in live.items() if key not in keys and one["metadata"]["uid"] not in known)
+    known = {key for made in inventory.made.values() for entry in made.entries
+             if (there := live.get(key := entry.key(inventory.namespace))) and inventory.is_of(entry, there)}
+    starting, others = found.starting, (one for key, one in live.items() if key not in keys | known)
     found.refused += [reason for one in others if (reason := _rival(one, starting))]
     _note_ended(found)
     return found
@@ -138,8 +139,7 @@ def _leaves(
     """What was made and is not wanted any more; of another uid, it is not what was made."""
     if there is None or entry.key(inventory.namespace) in wanted or is_kept(there):
         return
-    ours = there["metadata"]["uid"] == entry.uid if entry.uid else inventory.owns(there)
-    if not ours:
+    if not inventory.is_of(entry, there):
         found.notes.append(f"{named(there)} stays: it is not the object that was made here, but one of the same name")
     elif tracker := tracked_by(there):
         found.refused.append(_tracked(there, *tracker))

@@ -121,12 +121,9 @@ class Apply:
         there = self._stored.get(key)
         if there is None:
             return entry if key in ended else None
-        metadata = there["metadata"]
-        if entry.uid:
-            return entry if metadata["uid"] == entry.uid else None
-        if not self._ours(there):
+        if not self.inventory.is_of(entry, there):
             return None
-        return entry if "deletionTimestamp" in metadata else entry._replace(uid=metadata["uid"])
+        return entry if "deletionTimestamp" in there["metadata"] else entry._replace(uid=there["metadata"]["uid"])
 
     def _write(self, made: Mapping[str, Made]) -> None:
         inventory = replace(self.inventory, made=made)

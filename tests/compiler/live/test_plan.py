@@ -107,3 +107,15 @@ def test_what_an_interrupted_apply_made_is_known_on(
     work = Apply(Kubectl("lab"), Plan(), inventory, live, {}, "c", {}, 0, print)
     work.settle()
     assert work.inventory.data.get("run.one", "") == (f"commit \n{line}\n" if line else "")
+
+
+@pytest.mark.parametrize(("entries", "refused"), [((Entry("batch/v1", "Job", "one-aaaaaaaa"),), 0), ((), 1)])
+def test_an_edit_replaces_what_an_interrupted_apply_made(entries: tuple[Entry, ...], refused: int) -> None:
+    """Its uid was not written down; it is no workload of somebody else's."""
+    labels = {"app.kubernetes.io/managed-by": "trainwright", "app.kubernetes.io/name": "one"}
+    there, edited = EMPTY.marked(job()), job()
+    there["metadata"] |= {"uid": "u1", "labels": labels}
+    edited["metadata"]["name"] = "one-bbbbbbbb"
+    inventory = Inventory(*PLACE, {"one": Made("", entries)})
+    found = plan(inventory, [Wanted("one", EMPTY.marked(edited))], {ObjectKey.of(there): there}, {"one"}, whole=True)
+    assert (len(found.refused), len(found.remove)) == (refused, 1 - refused)
