@@ -74,11 +74,16 @@ class Apply:
     # The inventory.
 
     def _intend(self) -> None:
-        """Write down everything that is about to be made, beside all that was."""
-        made = dict(self.inventory.made)
-        for owner in {one.owner for one in self.plan.wanted}:
+        """Write down everything that is about to be made, beside all that was; what leaves without its uid.
+
+        So it does not count as made and gone by itself, whenever this ends, if it is wanted again. Its annotation is known.
+        """
+        made, leaving = dict(self.inventory.made), self._leaving()
+        for owner in {one.owner for one in self.plan.wanted} | {gone.owner for gone in self.plan.remove}:
             before = made.get(owner, Made("", ()))
-            made[owner] = Made(before.commit, tuple({**self._by_key(before.entries), **self._entries(owner)}.values()))
+            known = {key: entry._replace(uid="") if key in leaving else entry
+                     for key, entry in self._by_key(before.entries).items()}
+            made[owner] = Made(before.commit, tuple({**known, **self._entries(owner)}.values()))
         self._write(made)
 
     def settle(self) -> None:
@@ -92,6 +97,10 @@ class Apply:
             done = owner in owners and owner not in self._held_up
             made[owner] = Made(self.commit if done else before.commit, tuple(there.values()))
         self._write(made)
+
+    def _leaving(self) -> set[ObjectKey]:
+        """What is removed and is known without its uid."""
+        return {gone.key for gone in self.plan.remove if self._ours(gone.live)}
 
     def _entries(self, owner: str) -> dict[ObjectKey, Entry]:
         """Of what is wanted and may be removed one day, with the uids of what is there; of what others made there is none."""
@@ -114,8 +123,8 @@ class Apply:
     def _as_it_is(self, entry: Entry, ended: Collection[ObjectKey]) -> Entry | None:
         """An entry of what is to be known on: it is the object that was made, or it deleted itself.
 
-        One without a uid, of an apply that was interrupted, gets that of the object, unless it is being deleted: what is gone
-        without a uid does not count as made.
+        One without a uid, of an apply that was interrupted, gets that of the object, unless it is being deleted or is to be:
+        what is gone without a uid does not count as made.
         """
         key = entry.key(self.inventory.namespace)
         there = self._stored.get(key)
@@ -123,7 +132,8 @@ class Apply:
             return entry if key in ended else None
         if not self.inventory.is_of(entry, there):
             return None
-        return entry if "deletionTimestamp" in there["metadata"] else entry._replace(uid=there["metadata"]["uid"])
+        leaves = "deletionTimestamp" in there["metadata"] or key in self._leaving()
+        return entry if leaves else entry._replace(uid=there["metadata"]["uid"])
 
     def _write(self, made: Mapping[str, Made]) -> None:
         inventory = replace(self.inventory, made=made)

@@ -9,9 +9,9 @@ import pytest
 
 from trainwright.apply.before import in_the_way
 from trainwright.apply.inventory import Entry, Inventory, Made
-from trainwright.apply.plan import Plan, Wanted, plan, without_theirs
+from trainwright.apply.plan import Gone, Plan, Wanted, plan, without_theirs
 from trainwright.apply.work import Apply
-from trainwright.live.kubectl import Kubectl
+from trainwright.live.kubectl import Kubectl, KubectlError, Reason, Resource
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.project.record import RunRecord, record_text
 from trainwright.review.side import Side
@@ -119,3 +119,26 @@ def test_an_edit_replaces_what_an_interrupted_apply_made(entries: tuple[Entry, .
     inventory = Inventory(*PLACE, {"one": Made("", entries)})
     found = plan(inventory, [Wanted("one", EMPTY.marked(edited))], {ObjectKey.of(there): there}, {"one"}, whole=True)
     assert (len(found.refused), len(found.remove)) == (refused, 1 - refused)
+
+
+def test_what_was_not_gone_in_time_is_started_again_when_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Job with a ttl that an apply removes, and that goes after it, did not end by itself."""
+    there = EMPTY.marked(job(ttlSecondsAfterFinished=600))
+    wanted = Wanted("one", {**there, "metadata": dict(there["metadata"])})
+    there["metadata"]["uid"] = "u1"
+    inventory = Inventory(*PLACE, {"one": Made("c", (Entry("batch/v1", "Job", "one-aaaaaaaa", "u1"),))})
+    written: list[Inventory] = []
+
+    def wait(*_: object) -> None:
+        written.append(work.inventory)
+        raise KubectlError(Reason.STUCK, "still being deleted")
+
+    monkeypatch.setattr(Kubectl, "apply", lambda _, manifest: {"metadata": {"resourceVersion": "2"}})
+    monkeypatch.setattr(Kubectl, "delete", lambda *_: None)
+    monkeypatch.setattr(Kubectl, "wait_until_gone", wait)
+    resources, live = {("batch/v1", "Job"): Resource("jobs", True)}, {ObjectKey.of(there): there}
+    work = Apply(Kubectl("lab"), Plan(remove=[Gone("one", there)]), inventory, live, resources, "c", {}, 0, lambda _: None)
+    assert len(work()) == 1
+    for left in (*written, work.inventory):
+        assert len(plan(left, [], live, {"one"}, whole=True).remove) == 1, "it is still known"
+        assert plan(left, [wanted], {}, {"one"}, whole=True).make == [wanted]
