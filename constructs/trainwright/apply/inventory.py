@@ -23,7 +23,7 @@ CONTENT = "trainwright.dev/content"
 FOUNDATION = ""
 """Whose objects those of a foundation are, where others are a run's."""
 _UNKNOWN = "-"
-"""In place of the uid of an object that is about to be made."""
+"""In place of the uid of an object that is about to be made, or to go."""
 
 
 class Entry(NamedTuple):
