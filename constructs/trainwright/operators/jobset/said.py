@@ -20,16 +20,17 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     parts = tuple(_part(manifest, number, one) for number, one in items(manifest, JOBS))
     if not parts:
         raise LookupError("it has no replicatedJobs")
-    ended = {name for one in parts for name, status in _awaited(manifest, one, parts).items() if status == "Complete"}
+    awaited = {one.role: _awaited(manifest, number) for number, one in enumerate(parts)}
+    ended = {name for waits in awaited.values() for name, status in waits.items() if status == "Complete"}
     lead = max(parts, key=lambda one: (_gpus(one) > 0, one.role not in ended, one.pods if _gpus(one) else -parts.index(one)))
     first = lead._replace(role="node", ranks=True, further=False, words={})
-    before = _before(manifest, lead, parts)
-    others = tuple(_beside(manifest, one, lead, parts, before) for one in _in_order(parts, before) if one is not lead)
-    at_lead = f"{JOBS}/{parts.index(lead)}"
+    starts, place = _starts(manifest, lead, parts, awaited), parts.index(lead)
+    others = tuple(_beside(one, starts.get(one.role, ""), place) for one in _in_order(parts, starts) if one is not lead)
+    at_lead = f"{JOBS}/{place}"
     spec, jobs = f"{at_lead}/template/spec", count(manifest, f"{at_lead}/replicas")
     words = dict([*stated(manifest, {"/spec/failurePolicy/maxRestarts": "/restarts"}),
                   *seconds(manifest, f"{spec}/activeDeadlineSeconds"),
-                  *_exit_codes(manifest, parts.index(lead)).items()])  # fmt: skip
+                  *_exit_codes(manifest, place).items()])  # fmt: skip
     never = f"{spec}/backoffLimit"
     if not mapping(manifest, "/spec/failurePolicy") and whole(manifest, never) == 0:
         words["/restarts"] = (0, never)
@@ -77,46 +78,50 @@ def _exit_codes(manifest: Mapping[str, Any], number: int) -> Words:
     return dict(exit_codes(manifest, f"{pointer}/template/spec", _RESTARTS.get(action, "count")))
 
 
-def _beside(manifest: Mapping[str, Any], part: Part, lead: Part, parts: Sequence[Part], before: Mapping[str, str]) -> Part:
+ORDER = "/spec/startupPolicy/startupPolicyOrder"
+
+
+def _beside(part: Part, start: str, lead: int) -> Part:
     """A further role: under another name where the topology has that one, and in its order with the pods that hold ranks."""
-    name, order = part.role, "/spec/startupPolicy/startupPolicyOrder"
-    if text(manifest, order) == "InOrder":
-        start = "before" if parts.index(part) < parts.index(lead) else "after"
-    elif name in before:
-        start = "first" if before[name] == "Complete" else "before"
-    else:  # no role starts once the nodes have ended
-        start = "after" if _awaited(manifest, part, parts).get(lead.role) == "Ready" else ""
-    if start == "first":
-        part = part._replace(words={key: word for key, word in part.words.items() if key != "/must_end"})
-        order = f"{JOBS}/{parts.index(lead)}/dependsOn"
-    words = {**part.words, **({"/starts": (start, order)} if start else {})}
-    return part._replace(role=f"{name}-job" if name == "node" else name, words=words)
+    words = {key: word for key, word in part.words.items() if start != "first" or key != "/must_end"}
+    if start:
+        words["/starts"] = (start, f"{JOBS}/{lead}/dependsOn" if start == "first" else ORDER)
+    return part._replace(role=f"{part.role}-job" if part.role == "node" else part.role, words=words)
 
 
-def _before(manifest: Mapping[str, Any], lead: Part, parts: Sequence[Part]) -> dict[str, str]:
-    """The Jobs that the nodes wait for, and those that these wait for -> what they are waited to be; the earliest first.
+def _starts(
+    manifest: Mapping[str, Any], lead: Part, parts: Sequence[Part], awaited: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Role -> when its pods start, of those that do not start with the nodes; the earliest first.
+
+    The nodes wait for the Jobs that they name, and for those that these wait for. No role starts once the nodes have ended.
 
     Raises:
         ValueError: Jobs that wait for each other.
     """
-    awaited = {one.role: _awaited(manifest, one, parts) for one in parts}
+    if text(manifest, ORDER) == "InOrder":
+        place = parts.index(lead)
+        return {one.role: "before" if number < place else "after" for number, one in enumerate(parts) if number != place}
     found, waiting = dict[str, str](), [lead.role]
     for name in waiting:
         new = {other: status for other, status in awaited[name].items() if other in awaited and other not in found}
         found |= new
         waiting += new
-    return {name: found[name] for name in TopologicalSorter(awaited).static_order() if name in found}
+    sooner = [name for name in TopologicalSorter(awaited).static_order() if name in found]
+    later = {name: "after" for name, waits in awaited.items() if waits.get(lead.role) == "Ready" and name not in found}
+    return {**{name: "first" if found[name] == "Complete" else "before" for name in sooner}, **later}
 
 
-def _in_order(parts: Sequence[Part], before: Mapping[str, str]) -> list[Part]:
+def _in_order(parts: Sequence[Part], starts: Mapping[str, str]) -> list[Part]:
     """Those that come before the nodes first: a run's roles of that kind start one by one."""
     by_name = {one.role: one for one in parts}
-    return [*map(by_name.__getitem__, before), *(one for one in parts if one.role not in before)]
+    sooner = [name for name, start in starts.items() if start != "after"]
+    return [*map(by_name.__getitem__, sooner), *(one for one in parts if one.role not in sooner)]
 
 
-def _awaited(manifest: Mapping[str, Any], part: Part, parts: Sequence[Part]) -> dict[str, str]:
-    """The Jobs whose pods must be something before a part has any -> ``Ready`` or ``Complete``."""
-    return {text(one, "/name"): text(one, "/status") for _, one in items(manifest, f"{JOBS}/{parts.index(part)}/dependsOn")}
+def _awaited(manifest: Mapping[str, Any], number: int) -> dict[str, str]:
+    """The Jobs whose pods must be something before a Job has any -> ``Ready`` or ``Complete``."""
+    return {text(one, "/name"): text(one, "/status") for _, one in items(manifest, f"{JOBS}/{number}/dependsOn")}
 
 
 def _gpus(part: Part) -> int:
