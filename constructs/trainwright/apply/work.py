@@ -90,9 +90,10 @@ class Apply:
         """Write down what there is now, and from which commit."""
         made = {}
         owners, ended = {one.owner for one in self.plan.wanted}, {one.key for one in self.plan.ended}
+        leaving = self._leaving()
         for owner in (*self.inventory.made, *sorted(owners - self.inventory.made.keys())):
             before = self.inventory.made.get(owner, Made("", ()))
-            there = self._by_key(found for entry in before.entries if (found := self._as_it_is(entry, ended)))
+            there = self._by_key(found for entry in before.entries if (found := self._as_it_is(entry, ended, leaving)))
             there |= {key: entry for key, entry in self._entries(owner).items() if entry.uid}
             done = owner in owners and owner not in self._held_up
             made[owner] = Made(self.commit if done else before.commit, tuple(there.values()))
@@ -120,7 +121,7 @@ class Apply:
     def _ours(self, live: Object) -> bool:
         return annotation(live, INVENTORY) == self.inventory.name
 
-    def _as_it_is(self, entry: Entry, ended: Collection[ObjectKey]) -> Entry | None:
+    def _as_it_is(self, entry: Entry, ended: Collection[ObjectKey], leaving: Collection[ObjectKey]) -> Entry | None:
         """An entry of what is to be known on: it is the object that was made, or it deleted itself.
 
         One without a uid, of an apply that was interrupted, gets that of the object, unless it is being deleted or is to be:
@@ -132,7 +133,7 @@ class Apply:
             return entry if key in ended else None
         if not self.inventory.is_of(entry, there):
             return None
-        leaves = "deletionTimestamp" in there["metadata"] or key in self._leaving()
+        leaves = "deletionTimestamp" in there["metadata"] or key in leaving
         return entry if leaves else entry._replace(uid=there["metadata"]["uid"])
 
     def _write(self, made: Mapping[str, Made]) -> None:

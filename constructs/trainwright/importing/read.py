@@ -34,6 +34,7 @@ _OF_THE_SERVER = (
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OF_CONTROLLERS = re.compile(r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|job-name")
 _RETRIES = frozenset({"backoffLimit", "maxRestarts", "maxRetry"})
+"""Fields of which the API server has one default, and a run another."""
 _BLANK = re.compile(r"\{\{|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|<[a-z][a-z0-9 _-]*>", re.IGNORECASE)
 """What a template has where a value belongs: Go templates, envsubst, and words in angle brackets."""
 _NUMBERS = frozenset({
@@ -182,7 +183,7 @@ def _without_selector(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Each value goes that the API server would write again, but for those of which a run has another default."""
+    """Each value goes that the API server would write again, but for retries."""
     whole = copy.deepcopy(operator.defaults(data))  # which may be the very object
     for keys, _ in sorted(_scalars(data.get("spec"), ("spec",)), key=lambda one: -len(one[0])):
         owner = at(data, pointer_to(keys[:-1]))
