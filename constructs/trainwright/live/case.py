@@ -13,7 +13,7 @@ from trainwright.live.snapshot import EVENTS_LAST, POD, Object, Snapshot, event_
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import MANAGED, ROLE_LABEL, RUN_LABEL, in_foundation
 from trainwright.objects.fields import condition, items, mapping, text
-from trainwright.operators.operator import Around, makes_pods, pods, status
+from trainwright.operators.operator import Around, makes_pods, pods_wanted, status
 from trainwright.operators.phase import Standing
 
 _INDEX = re.compile(r"[^/]+/(job-completion|replica|task)-index")
@@ -134,10 +134,7 @@ class Case:
     def wanted(self) -> int:
         """Pods that its controller makes; 0 where that is not known."""
         runtimes = [one for one in self.snapshot.objects if str(one["kind"]).endswith("TrainingRuntime")]
-        try:
-            return len(pods(self.manifest, Around(objects=runtimes)).pods) if self.manifest else 0
-        except (LookupError, TypeError, ValueError):  # what is not ours may have any shape
-            return 0
+        return pods_wanted(self.manifest, Around(objects=runtimes)) if self.manifest else 0
 
     @cached_property
     def events(self) -> list[Object]:

@@ -260,14 +260,16 @@ def status(manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], wante
     if key not in FOLDERS:
         return Standing("unknown", f"nothing is known of a {key}")
     part: Status = _part(FOLDERS[key], "status")
-    return part(manifest) or by_pods(pods, _wanted(manifest) if wanted is None else wanted)
+    return part(manifest) or by_pods(pods, pods_wanted(manifest, Around()) if wanted is None else wanted)
 
 
-def _wanted(manifest: Mapping[str, Any]) -> int:
-    """Pods that its controller makes; 0 where that stands in an object that is not at hand, such as a TrainJob's runtime."""
+def pods_wanted(manifest: Mapping[str, Any], around: Around) -> int:
+    """Pods that its controller makes; 0 where that stands in an object that is not at hand, such as a TrainJob's runtime, and for
+    an object of a shape that its controller could not read.
+    """
     try:
-        return len(pods(manifest, Around()).pods)
-    except LookupError:
+        return len(pods(manifest, around).pods)
+    except (LookupError, TypeError, ValueError):
         return 0
 
 
