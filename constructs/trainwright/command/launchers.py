@@ -48,6 +48,10 @@ class Launcher(NamedTuple):
     without_ssh: str | None = None
     """Option without which it starts the ranks of all hosts in that file itself, by ssh."""
 
+    def options(self, *facts: Fact) -> list[str]:
+        """Those that state one of these."""
+        return [option for option, fact in self.says.items() if fact in facts]
+
 
 _MPI_FLAGS = frozenset({
     "--allow-run-as-root", "--oversubscribe", "--nooversubscribe", "--use-hwthread-cpus", "--tag-output", "--timestamp-output",

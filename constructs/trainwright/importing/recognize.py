@@ -58,14 +58,11 @@ _TOLD = re.compile(r"PET_NNODES|PET_RDZV|MASTER_ADDR")
 
 def _counts_pods(launch: Launch) -> bool:
     """Whether it may be told of other pods; one that is not starts ranks that meet in their own pod alone."""
-    counts = [option for option, fact in launch.launcher.says.items() if fact is Fact.NODES]
-    told = [option for option, fact in launch.launcher.says.items() if fact in _OF_OTHERS]
+    counts = launch.launcher.options(Fact.NODES)
+    told = launch.launcher.options(Fact.ADDRESS, Fact.ENDPOINT, Fact.INDEX)
     told += [option for option in launch.launcher.elsewhere if option not in counts]
     several = any(word.text not in ("1", "1:1") for word in filter(None, map(launch.given, counts)))
     return several or launch.is_open or not launch.names.isdisjoint(told)
-
-
-_OF_OTHERS = frozenset({Fact.ADDRESS, Fact.ENDPOINT, Fact.INDEX})
 
 
 def _sharded(found: Sequence[str], text: str) -> str:
@@ -85,8 +82,7 @@ def _engine(kind: str, found: Sequence[str], text: str) -> dict[str, str]:
 def processes_each(words: Sequence[str]) -> int | None:
     """Ranks in a pod, as a launcher of torch is told."""
     for launch in launches(read(tuple(words))) if words else ():
-        names = [name for name, fact in launch.launcher.says.items() if fact is Fact.EACH]
-        for value in launch.values(names):
+        for value in launch.values(launch.launcher.options(Fact.EACH)):
             if value.isdigit():
                 return int(value)
     return None

@@ -43,8 +43,7 @@ def _of_each(world: World) -> dict[Fact, tuple[str, ...]]:
 
 def _meets(program: Program, launch: Launch) -> bool:
     """Whether ranks of several pods are to meet."""
-    counts = [option for option, fact in launch.launcher.says.items() if fact is Fact.NODES]
-    given = next(filter(None, map(launch.given, counts)), None)
+    given = next(filter(None, map(launch.given, launch.launcher.options(Fact.NODES))), None)
     return "PET_NNODES" in program.has or (given is not None and given.text != "1")
 
 

@@ -48,7 +48,7 @@ def _ranks_of(program: Program, gpus: int) -> int:
     """What a launcher of the command is told to start in the pod; 0 where nobody says it."""
     for _, command in program.commands():
         for launch in launches(command):
-            given = (launch.given(option) for option, fact in launch.launcher.says.items() if fact is Fact.EACH)
+            given = map(launch.given, launch.launcher.options(Fact.EACH))
             values = [word.resolved(program.env) for word in given if word]
             return next((int(value) for value in values if value and value.isdecimal()), 0)
     return 0

@@ -39,7 +39,7 @@ def _hosts(context: Context, resolution: Resolution, launched: Launch) -> Iterat
         message = f"the host file {path} names {counted(len(hosts), 'host')}, and the plan has {wanted[Fact.NODES]} pods"
         line = f"node-0 slots={wanted[Fact.EACH]}"
         yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
-    counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]
+    counts = launched.launcher.options(Fact.EACH)
     slots = next((slots for _, slots in hosts if slots != wanted[Fact.EACH]), None)
     if slots and launched.names.isdisjoint(counts):
         message = f"the host file {path} gives a pod {slots} slots, and the plan has {wanted[Fact.EACH]} ranks in each"
