@@ -12,11 +12,16 @@ _SECRET_VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@$]+@"
 )
 """Forms of well-known tokens and keys, and a password in an address."""
+ASSIGNED_SECRET = re.compile(
+    rf"""(?P<before>\b[A-Z0-9_]*(?:{_WORDS})[\\"'\]]*\s*[=:]\s*[\\"']*)"""
+    r"(?:[0-9a-f]{32,}|(?=\w*[A-Z])(?=\w*[a-z])(?=\w*[0-9])[A-Za-z0-9_+]{20,})\b"
+)
+"""What a command, a script or JSON gives a variable that is called like a secret: hexadecimal, or of mixed letters and digits."""
 
 
 def has_secret(text: str) -> bool:
     """Whether a text has the form of a secret, or something of that form in it."""
-    return bool(_SECRET_VALUE.search(text))
+    return bool(_SECRET_VALUE.search(text) or ASSIGNED_SECRET.search(text))
 
 
 def looks_secret(name: str, value: str) -> bool:

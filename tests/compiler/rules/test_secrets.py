@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.compiler.example import RUN, Data, codes, command, findings, message, pod, script
 
+from trainwright.variables.secret import has_secret
+
 
 @pytest.mark.parametrize(
     "name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "token", "SSH_PASSPHRASE", "MY_SECRET"]
@@ -52,6 +54,23 @@ def test_forms_of_secrets(value: str) -> None:
 
 def test_a_finding_on_a_secret_never_repeats_it() -> None:
     assert "hunter2" not in message({"env": {"DB_PASSWORD": "hunter2"}})
+
+
+RANDOM = "wJalrXUtnFEMIK7MDENGbPxRfiCY"
+
+
+@pytest.mark.parametrize(("text", "held"), [
+    (f"export AWS_SECRET_ACCESS_KEY={RANDOM}", True),
+    (f"os.environ['DB_PASSWORD'] = '{RANDOM}'", True),
+    (f'{{"WANDB_API_KEY": "{"0a" * 20}"}}', True),
+    (f"export CHECKSUM={'0a' * 20}", False),
+    ("export PULL_SECRET=my-registry-secret-2026-1", False),
+    ("export DB_SECRET=projects/12345/secrets/Database1/versions/latest", False),
+    ("export HF_TOKEN=$(cat /run/secrets/HuggingFaceToken1)", False),
+    ("MAX_TOKENS=1048576000000000000000000000000000000000", False),
+])  # fmt: skip
+def test_what_a_text_gives_a_variable_that_is_called_like_a_secret(text: str, held: bool) -> None:
+    assert has_secret(text) is held
 
 
 TOKEN = "hf_" + "b" * 34
