@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,12 +74,41 @@ def ray(hosts: int = 1) -> str:
     return RAY.replace("SECRET", SECRET).replace("HOSTS", str(hosts))
 
 
-def test_a_secret_of_rays_runtime_env_is_a_variable_of_the_pods() -> None:
-    run = only(ray())
+def submitted() -> str:
+    """The same job, whose submitter states what it submits."""
+    job = yaml.safe_load(ray())
+    entry, packages = (job["spec"].pop(field) for field in ("entrypoint", "runtimeEnvYAML"))
+    words = [f"--runtime-env-json={json.dumps(yaml.safe_load(packages))}", "--", *entry.split()]
+    submitter = {"name": "submitter", "image": "quay.io/kuberay/submitter:v1.5.1", "command": ["/submitter"], "args": words}
+    job["spec"]["submitterPodTemplate"] = {"spec": {"restartPolicy": "Never", "containers": [submitter]}}
+    return yaml.safe_dump(job)
+
+
+def test_what_a_submitter_submits_is_the_work() -> None:
+    run = only(submitted())
+    assert run.run["workload"] == {"kind": "command", "command": ["python", "t.py"]}
+    assert not [verdict for verdict in verdicts(submitted()).values() if verdict.lost]
+
+
+@pytest.mark.parametrize("job", [ray, submitted])
+def test_a_secret_of_rays_runtime_env_is_a_variable_of_the_pods(job: Callable[[], str]) -> None:
+    run = only(job())
     assert run.run["env"] == {"WANDB_API_KEY": {"secret": "ray-secrets", "key": "WANDB_API_KEY"}}
     assert run.run["topology"]["runtime_env"] == {"env_vars": {"LEVEL": "info"}}
     assert [name for name, _ in run.hidden] == ["WANDB_API_KEY"]
-    assert SECRET not in repr(told(Source("given.yaml", ray()))) + run.text
+    assert SECRET not in repr(told(Source("given.yaml", job()))) + run.text
+
+
+def test_secrets_that_a_command_gives_its_variables_are_read_from_a_secret() -> None:
+    key, jobs = "0123456789abcdef" * 2, list(yaml.safe_load_all(STEPS))
+    (container,) = jobs[0]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]["containers"]
+    starts = "torchrun --nnodes=2 train.py"
+    container |= {"command": ["bash", "-c", f"export WANDB_API_KEY={key} DB_PASSWORD='{SECRET}'; {starts}"], "args": []}
+    run = only(yaml.safe_dump_all(jobs))
+    assert run.run["workload"]["command"][-1].startswith("export WANDB_API_KEY=$(SECRET_1) DB_PASSWORD='$(SECRET_2)'; ")
+    assert run.run["env"] == {name: {"secret": "steps-secrets", "key": name} for name in ("SECRET_1", "SECRET_2")}
+    assert key not in run.text
+    assert SECRET not in run.text
 
 
 @pytest.mark.parametrize(("pointer", "value", "said"), [

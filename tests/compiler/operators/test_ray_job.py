@@ -243,6 +243,12 @@ def test_a_word_that_shells_read_is_found(word: str) -> None:
 # Findings
 
 
+def test_a_job_without_a_driver_is_refused() -> None:
+    work = {"workload": {"kind": "command", "args": []}, "batch": None, "learning_rate": None}
+    said = message({**work, **RAY}, PROFILE)
+    assert said.startswith("/workload: Ray replaces the entrypoint of every pod, so without a command its job has nothing to run")
+
+
 def test_the_driver_of_a_script_is_our_supervisor() -> None:
     run = {**script("/app/train.sh"), **RAY, "supervisor": "image"}
     assert at(job(run), "/spec/entrypoint") == "trainwright-trainer ray"

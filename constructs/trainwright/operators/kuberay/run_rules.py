@@ -25,6 +25,9 @@ _PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
 def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What Ray's driver can be: our supervisor, or a program that calls Ray itself."""
     work = context.run.workload
+    if isinstance(work, CommandWorkload) and not (work.command or work.args):
+        message = "Ray replaces the entrypoint of every pod, so without a command its job has nothing to run"
+        yield found("TW424", context.locate.run("/workload"), message, "write the driver's command under workload.command")
     if isinstance(work, CommandWorkload) and work.args:
         message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")

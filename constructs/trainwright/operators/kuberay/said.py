@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import yaml
 
 from trainwright.findings.locate import at, escape
-from trainwright.objects.fields import items, mapping, text, whole
-from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, WORKER, group_at, ray_version
+from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, SUBMITTER, WORKER, group_at, ray_version
 from trainwright.operators.operator import Around
 from trainwright.operators.said import Part, Said, count, stated
 
@@ -33,16 +34,17 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     ]  # fmt: skip
     head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=not groups, container="ray-head")
     words: dict[str, tuple[Any, str]] = dict(stated(manifest, {"/spec/backoffLimit": "/restarts"}))
-    if entry := text(manifest, ENTRY):
-        words |= _driver(entry)
+    (entry, said_at), (packages, packed_at) = _submission(manifest)
+    if entry:
+        words |= _driver(entry, said_at)
     if not groups:
         words["/topology/head_is_node"] = (True, f"{CLUSTER}/headGroupSpec")
     version = text(manifest, f"{CLUSTER}/rayVersion")
     tag = ray_version(text(head.template, "/spec/containers/0/image"), None)
     if version and (tag is None or tag.value != version):
         words["/topology/version"] = (version, f"{CLUSTER}/rayVersion")
-    if env := _runtime_env(text(manifest, "/spec/runtimeEnvYAML")):
-        words["/topology/runtime_env"] = (env, "/spec/runtimeEnvYAML")
+    if env := _runtime_env(packages):
+        words["/topology/runtime_env"] = (env, packed_at)
     for role, pointer in (
         (HEAD, f"{CLUSTER}/headGroupSpec"),
         *((one.role, one.pointer.removesuffix("/template")) for one in groups),
@@ -70,23 +72,40 @@ def _hosts(group: Mapping[str, Any]) -> int:
     return max(count(group, "/numOfHosts"), 1)
 
 
-def _driver(entry: str) -> dict[str, tuple[Any, str]]:
+def _submission(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The entrypoint and Ray's environment for it, and where each stands.
+
+    KubeRay's small submitter reads neither in the RayJob: its own words are ``/submitter [--OPTION VALUE]... -- COMMAND``
+    (ray-operator/rayjob-submitter/cmd/main.go).
+    """
+    container = f"{SUBMITTER}/spec/containers/0"
+    args = texts(manifest, f"{container}/args")
+    words = [*texts(manifest, f"{container}/command"), *args]
+    if words[:1] != ["/submitter"] or "--" not in words:
+        return (text(manifest, ENTRY), ENTRY), (text(manifest, RUNTIME_ENV), RUNTIME_ENV)
+    place, end = f"{container}/{'args' if args else 'command'}", words.index("--")
+    options = [part for word in words[:end] for part in (word.split("=", 1) if word.startswith("-") else [word])]
+    packages = next((value for name, value in pairwise(options) if name.lstrip("-") == "runtime-env-json"), "")
+    return (" ".join(words[end + 1 :]), place), (packages, place)
+
+
+def _driver(entry: str, where: str) -> dict[str, tuple[Any, str]]:
     """The command, and a file for what two shells would read on its way to the head (see TW424)."""
     try:
         words = shlex.split(entry, comments=True)
     except ValueError:
         words = []
     if words and all(map(_PLAIN.fullmatch, words)) and "\n" not in entry.strip():
-        return {"/workload/command": (words, ENTRY)}
+        return {"/workload/command": (words, where)}
     python = len(words) == 3 and words[1] == "-c" and words[0].rpartition("/")[2].startswith("python")
     file, text_of_it = ("/opt/run/driver.py", words[2].lstrip("\n")) if python else ("/opt/run/driver.sh", entry)
     said_there = text_of_it if text_of_it.endswith("\n") else f"{text_of_it}\n"
     command = [words[0] if python else "bash", file]
-    return {"/workload/command": (command, ENTRY), f"/files/{escape(file)}": (said_there, ENTRY)}
+    return {"/workload/command": (command, where), f"/files/{escape(file)}": (said_there, where)}
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
-ENTRY = "/spec/entrypoint"
+ENTRY, RUNTIME_ENV = "/spec/entrypoint", "/spec/runtimeEnvYAML"
 
 
 def _runtime_env(text_of_it: str) -> Any:
