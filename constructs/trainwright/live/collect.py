@@ -78,12 +78,14 @@ def _get(kubectl: Kubectl, lacks: dict[str, str], name: str) -> list[Object]:
     try:
         return list(kubectl.get(name))
     except KubectlError as error:
-        if error.reason not in (Reason.FORBIDDEN, Reason.UNSERVED, Reason.NOT_FOUND):
+        if error.reason not in _OF_ONE_KIND:
             raise
         lacks[_KINDS.get(name, name)] = str(error)
         return []
 
 
+_OF_ONE_KIND = (Reason.FORBIDDEN, Reason.UNSERVED, Reason.NOT_FOUND, Reason.UNASKED, Reason.OTHER)
+"""Failures with which the cluster answers all the same, and other kinds can be read."""
 _KINDS = {
     **{_resource(kind): str(kind) for kind in FOLDERS},
     "localqueues.kueue.x-k8s.io": "LocalQueue", "clusterqueues.kueue.x-k8s.io": "ClusterQueue",

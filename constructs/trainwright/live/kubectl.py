@@ -38,7 +38,7 @@ class Reason(StrEnum):
     CHANGED = "another version of the object than was read"
     CONFLICT = "another manager's field, or an object of another uid"
     REFUSED = "refused by the API server or a webhook"
-    UNASKED = "a webhook that has to admit the object, and does not answer"
+    UNASKED = "a webhook that has to admit or convert the object, and does not answer"
     STUCK = "not deleted in time"
     OTHER = "something else"
 
@@ -208,7 +208,9 @@ _CAUSES = (
     (Reason.CONTEXT, r"context was not found|context \S+ does not exist|current-context is not set|no context exists"),
     (Reason.UNAUTHORIZED, r"\(Unauthorized\)|must be logged in|getting credentials|executable \S+ (not found|failed)"),
     (Reason.FORBIDDEN, r"\(Forbidden\): [^\n]*cannot \w+ resource"),
-    (Reason.UNASKED, r"failed calling webhook"),  # whatever follows: its own words are those of a cluster that is out of reach
+    # whatever follows: its own words are those of a cluster that is out of reach (kubernetes, staging/src/k8s.io/apiserver,
+    # pkg/admission/plugin/webhook/errors; staging/src/k8s.io/apiextensions-apiserver, pkg/apiserver/conversion)
+    (Reason.UNASKED, r"failed calling webhook|conversion webhook for [^\n]+ failed: "),
     (Reason.UNSERVED, r"the server doesn't have a resource type|no matches for kind|could not find the requested resource"),
     (Reason.NOT_FOUND, r"\(NotFound\)"),
     (Reason.CHANGED, r"the object has been modified"),
@@ -239,7 +241,7 @@ def _failure(arguments: tuple[str, ...], said: str, context: str | None) -> Kube
     lines = [line for line in said.strip().splitlines() if not re.match(r"[EWI]\d{4} |Warning: ", line)]  # its own log
     text = "\n".join(lines).partition("\nPlease review the fields above")[0] or said.strip() or "it said nothing"
     reason = next((reason for reason, words in _CAUSES if re.search(words, text)), Reason.OTHER)
-    text = re.sub(r"^(error: |Error from server \(\w+\): |Error in configuration: )", "", text)
+    text = re.sub(r"^(error: |Error from server( \(\w+\))?: |Error in configuration: )", "", text)
     where = f" (context {context})" if context else ""
     hint = f"; {_HINTS[reason]}" if reason in _HINTS else ""
     return KubectlError(reason, f"kubectl {arguments[0]}{where}: {text}{hint}")

@@ -77,6 +77,8 @@ class ApiServer:
     """apiVersions of which a server behind it should know, which does not answer."""
     refuses: dict[str, RefusedError] = field(default_factory=dict)
     """Name of an object -> what is answered to whoever applies it."""
+    unread: dict[str, RefusedError] = field(default_factory=dict)
+    """Resource -> what is answered to whoever lists it."""
     writes: int = 0
     """Requests that write, so far."""
     kill_at: int = 0
@@ -183,6 +185,8 @@ class ApiServer:
         if key.name:
             self._proceed(key)
             return self._stored(key)
+        if key.resource in self.unread:
+            raise self.unread[key.resource]
         found = [one for other, one in self.objects.items() if other[:2] == key[:2] and key.namespace in ("", other.namespace)]
         metadata = {"resourceVersion": str(self._version)}
         return {"apiVersion": key.version, "kind": f"{kind}List", "metadata": metadata, "items": found}

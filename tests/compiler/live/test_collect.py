@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from tests.compiler.live.api_server import RefusedError
 from tests.compiler.live.conftest import Lab
 
 from trainwright.live.collect import _bare
@@ -51,3 +53,24 @@ def test_a_group_whose_own_server_is_down_hides_no_other(lab: Lab, tmp_path: Pat
     taken = json.loads(file.read_text())
     assert "does not answer" in taken["collected"]["lacks"]["metrics.k8s.io"]
     assert [one for one in taken["items"] if one["kind"] == "Job"]
+
+
+CONVERSION = "conversion webhook for kueue.x-k8s.io/v1beta1, Kind=LocalQueue failed: Post "
+
+
+@pytest.mark.parametrize("why", [
+    f'{CONVERSION}"https://a.b.svc:443/convert": dial tcp 10.0.0.1:443: connect: connection refused',
+    f'{CONVERSION}"https://a.b.svc:443/convert": tls: failed to verify certificate: x509: certificate has expired',
+    "unable to transform key: Internal error",
+])  # fmt: skip
+def test_a_kind_that_cannot_be_read_hides_no_other(lab: Lab, tmp_path: Path, why: str) -> None:
+    """As where the operator is down that converts objects of that kind from one version to another."""
+    lab.apply()
+    lab.cluster.unread["localqueues"] = RefusedError(500, "", why)
+    file = tmp_path / "snapshot.json"
+    code, said = lab.run("collect", str(file), "--context", "lab")
+    assert code == 0, said
+    taken = json.loads(file.read_text())
+    assert why in taken["collected"]["lacks"]["LocalQueue"]
+    assert [one for one in taken["items"] if one["kind"] == "Job"]
+    assert lab.run("status", "--context", "lab")[0] == 0

@@ -33,6 +33,8 @@ SAID = [
      'webhook: Post "https://jobset.svc:443/x": no endpoints available for service "jobset"', Reason.UNASKED, "; start the"),
     ('Error from server (InternalError): Internal error occurred: failed calling webhook "v.example.com": failed to call '
      "webhook: the server could not find the requested resource", Reason.UNASKED, "; start the"),
+    ("Error from server: conversion webhook for kueue.x-k8s.io/v1beta1, Kind=Workload failed: Post "
+     '"https://kueue.svc:443/convert?timeout=30s": dial tcp 10.0.0.1:443: i/o timeout', Reason.UNASKED, "): conversion webhook"),
     ('error: Apply failed with 1 conflict: conflict with "admin" using v1: .spec.x\nPlease review the fields above--they '
      "currently have other managers.\nre-run the apply command with the `--force-conflicts` flag.",
      Reason.CONFLICT, ".spec.x; what another"),
