@@ -9,7 +9,7 @@ from trainwright.live.case import Case, LivePod
 from trainwright.live.ends import End, ends_of, first_failure
 from trainwright.live.placement import is_ready
 from trainwright.live.rows import Fact
-from trainwright.live.snapshot import NODE, POD, Object, time_of
+from trainwright.live.snapshot import NODE, POD, Object
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import containers_of, pods_in
@@ -35,15 +35,12 @@ def pod_facts(case: Case) -> Iterator[Fact]:
         node, disruption = nodes.get(pod.node), pod.condition("DisruptionTarget")
         hit = text(disruption, "/status") == "True"
         metadata = pod.manifest["metadata"]
-        # the deletion timestamp is the end of the grace period
-        deadline = time_of(text(metadata, "/deletionTimestamp"))
         fields = {
             "pod": pod.name, "role": pod.role, "label": case.label(pod.name), "state": pod.state, "node": pod.node,
             "unready": yes(not is_ready(node) if node else pod.node and nodes),
             "cordoned": yes(node and mapping(node, "/spec").get("unschedulable")),
             "why": text(disruption, "/reason") if hit else "", "words": text(disruption, "/message") if hit else "",
             "deleting": yes(pod.deleting), "held": ", ".join(foreign(texts(metadata, "/finalizers"))),
-            "overdue": yes(deadline and case.snapshot.now > deadline), "phase": pod.phase,
             "kubelet": text(pod.manifest, "/status/reason"), "said": text(pod.manifest, "/status/message"),
             "nominated": text(pod.manifest, "/status/nominatedNodeName"),
         }  # fmt: skip
@@ -153,8 +150,7 @@ def _end(kind: str, case: Case, end: End, failed: Sequence[LivePod]) -> Fact:
         "followers": f"; {case.named(others_ended)} ended because of it" if others_ended else "",
         "why": text(disruption, "/reason") if text(disruption, "/status") == "True" else "", "told": end.told_by,
         "log": log.strip().splitlines()[-1] if log.strip() else "", "container": end.container, "arch": arch(case, end.node),
-        "signal": _SIGNALS.get(end.code, ""), "pod_reason": text(pod.manifest, "/status/reason") if pod else "",
-        "pod_message": text(pod.manifest, "/status/message") if pod else "",
+        "signal": _SIGNALS.get(end.code, ""),
     }  # fmt: skip
     teller = f"Pod/{end.told_by} says: node {end.number}" if end.told_by else f"Pod/{end.pod}: {end.container}"
     return Fact(kind, fields, f"{teller} ended with {end.code} {row.reason if row else end.reason}: {end.message}".rstrip(": "))

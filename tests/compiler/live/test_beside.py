@@ -231,6 +231,29 @@ def test_who_gave_up_waiting_did_so_for_a_pod_that_ended_otherwise() -> None:
     assert said([*there, *NODES], taken="2026-11-20T09:05:00Z").cause == "out-of-memory-host"
 
 
+FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+
+
+@pytest.mark.parametrize("message", [
+    "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 20Mi. ",
+])  # fmt: skip
+@pytest.mark.parametrize("killed", [{"exitCode": 137, "reason": "Error", "finishedAt": "2026-11-20T09:03:40Z"}, None])
+@pytest.mark.parametrize("job", [JOB, {**JOB, "status": {"conditions": [FAILED]}}], ids=["waits", "failed"])
+def test_a_pod_that_the_kubelet_evicted_says_so_itself(message: str, killed: Data | None, job: Data) -> None:
+    """Where it wrote more than its limit it has no DisruptionTarget, and the event is gone after an hour."""
+    there = pods({"running": {}}, "Running")
+    there[1]["status"] = {
+        "phase": "Failed", "reason": "Evicted", "message": message,
+        "containerStatuses": [{"name": "trainer", "state": {"terminated": killed}}] if killed else [],
+    }  # fmt: skip
+    found = said([*there, *NODES], job, taken="2026-11-20T12:05:00Z")
+    assert (found.cause, found.known, message.strip(". ") in found.says) == ("evicted-pod", True, True)
+    assert ". ;" not in found.says
+    there[0] = ended(14, "Diverged", "Diverged", "the loss is not a number", 0)[0]
+    assert said([*there, *NODES], job, taken="2026-11-20T12:05:00Z").cause == "code"
+
+
 def test_a_taint_that_the_pods_tolerate_took_no_node_away() -> None:
     taint = {"key": "example.com/reserved", "effect": "NoExecute"}
     waiting = copy.deepcopy(PODS)
