@@ -17,8 +17,8 @@ from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.operator import status
 from trainwright_trainer.contract.exit_codes import Disposition
 
-_OWN_FINALIZERS = ("batch.kubernetes.io/", "foregroundDeletion", "orphan", "kubernetes.io/", "kueue.x-k8s.io/")
-"""Of Kubernetes and Kueue, which take them away by themselves."""
+_OWN_FINALIZERS = ("batch.kubernetes.io/", "foregroundDeletion", "orphan", "kubernetes.io/", "kueue.x-k8s.io/", "ray.io/")
+"""Of Kubernetes, Kueue and KubeRay, which take them away by themselves."""
 
 
 def yes(value: object) -> str:

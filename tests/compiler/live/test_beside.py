@@ -273,6 +273,8 @@ def deleted(at: str, *finalizers: str) -> Data:
 @pytest.mark.parametrize(("at", "finalizers", "cause"), [
     ("2026-11-20T09:00:00Z", ["foregroundDeletion"], "being-deleted"),
     ("2026-11-20T06:00:00Z", ["foregroundDeletion"], "deletion-hangs"),
+    ("2026-11-20T09:00:00Z", ["foregroundDeletion", "ray.io/rayjob-finalizer"], "being-deleted"),
+    ("2026-11-20T06:00:00Z", ["foregroundDeletion", "ray.io/rayjob-finalizer"], "deletion-hangs"),
     ("2026-11-20T09:00:00Z", ["foregroundDeletion", "example.com/guard"], "stuck-own-finalizer"),
 ])  # fmt: skip
 def test_a_deletion_that_takes_for_ever_is_not_well(at: str, finalizers: list[str], cause: str) -> None:
