@@ -4,8 +4,8 @@ Fields are texts, and one that is not there is empty. The kinds:
 
 - ``object``: the one that carries the run. ``kind``, ``group``, ``name``, each plain value of its spec and status, ``deleting``,
   ``late`` (for how long, where too long), ``held`` (finalizers that keep it), ``suspended``, ``queue`` (of Kueue), ``acted``
-  (whether its controller has), ``old`` (older than events last), ``told`` (whether events are in the snapshot), ``workload``
-  (of Kueue; ``none`` where there is none).
+  (whether its controller has), ``young`` (so new that its controller may not have come to it), ``old`` (older than events
+  last), ``told`` (whether events are in the snapshot), ``workload`` (of Kueue; ``none`` where there is none).
 - ``gone``: in its place where it is not there. ``asked`` (whether the snapshot would have it).
 - ``condition``: of it, of what its controllers made, of its Workload, PodGroup and queues. ``of``, ``name``, ``type``,
   ``status``, ``reason``, ``message``; ``type`` is ``Phase`` of a phase, ``AdmissionCheck`` of Kueue's checks, ``Stopped`` of what
@@ -74,6 +74,8 @@ _OF_KUEUE = ("CreatedWorkload", "UpdatedWorkload", "DeletedWorkload", "Started",
 """Reasons of events that Kueue writes for the object itself (kubernetes-sigs/kueue, pkg/controller/jobframework/events.go)."""
 _UNHURRIED = timedelta(minutes=10)
 """More than controllers take for a deletion beside the grace period of the pods."""
+_YOUNG = timedelta(minutes=1)
+"""More than a controller that runs takes to come to an object, and than lies between the readings of two kinds."""
 _STALE = timedelta(minutes=1)
 """A pod that was made, or failed, so long after an event is no consequence of it."""
 _STARTED = ("Pulling", "Pulled", "Created", "Started")
@@ -129,7 +131,7 @@ def _object(case: Case) -> Iterator[Fact]:
         one for one in case.events if text(one, "/involvedObject/kind") != "Workload" and text(one, "/reason") not in _OF_KUEUE
     ]
     acted = bool(case.manifest.get("status")) or bool(children) or bool(events)
-    made = time_of(text(metadata, "/creationTimestamp"))
+    made, taken = time_of(text(metadata, "/creationTimestamp")), case.snapshot.taken
     workloads = [str(one["metadata"]["name"]) for one in case.children if GroupKind.of(one) == WORKLOAD]
     of_queues = (WORKLOAD,) if case.snapshot.collected else (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)
     known = any(map(case.snapshot.has, of_queues))
@@ -139,6 +141,7 @@ def _object(case: Case) -> Iterator[Fact]:
         "kind": case.kind.kind, "group": case.kind.group, "name": case.name, "deleting": yes("deletionTimestamp" in metadata),
         "held": ", ".join(foreign(texts(metadata, "/finalizers"))), "late": _late(case), "suspended": yes(suspended),
         "queue": text(metadata, f"/labels/{_QUEUE.replace('/', '~1')}"), "acted": yes(acted),
+        "young": yes(made is not None and taken is not None and taken - made < _YOUNG),
         "old": yes(made is not None and case.snapshot.now - made > EVENTS_LAST), "told": yes(case.snapshot.asked(EVENT)),
         "workload": ", ".join(workloads) or ("none" if known else ""),
     }  # fmt: skip

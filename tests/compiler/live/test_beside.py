@@ -282,6 +282,17 @@ def test_a_deletion_that_takes_for_ever_is_not_well(at: str, finalizers: list[st
     assert (found.cause, found.fine) == (cause, cause == "being-deleted")
 
 
+@pytest.mark.parametrize(("job", "taken", "cause"), [
+    (JOB, "2026-11-20T09:00:01Z", "just-made"), (JOB, "2026-11-20T09:10:00Z", "no-controller"), (JOB, None, "no-controller"),
+    (queued(), "2026-11-20T09:00:01Z", "kueue-not-looked-at"), (queued(), "2026-11-20T09:10:00Z", "kueue-nobody-admits"),
+])  # fmt: skip
+def test_an_object_that_has_just_been_made_lacks_no_controller(job: Data, taken: str | None, cause: str) -> None:
+    """A plain list does not say when it was taken: what it has may be older than all that it tells of."""
+    about = event(JOB, "Any", "", 0) | {"involvedObject": {}}
+    found = said([about], {**job, "status": {}}, **({"taken": taken} if taken else {}))
+    assert (found.cause, found.fine) == (cause, cause == "just-made")
+
+
 @pytest.mark.parametrize(("ready", "cause"), [
     ("True", "runs"), ("False", "node-not-ready"), ("Unknown", "node-lost"), ("", "node-removed"),
 ])  # fmt: skip
