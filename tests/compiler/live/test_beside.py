@@ -307,6 +307,18 @@ def test_pods_that_say_they_are_ready_are_not_where_their_node_is_not(ready: str
     assert said([*run, *there], taken="2026-11-20T09:05:00Z").cause == cause
 
 
+def test_pods_that_are_done_do_not_run() -> None:
+    run = pods({"running": {}}, "Running")
+    for pod in run:
+        pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    found = said([*run, *NODES], taken="2026-11-20T09:05:00Z")
+    assert (found.cause, "All 4 pods run and are ready." in found.says) == ("runs", True)
+    run[0]["status"] = {"phase": "Succeeded"}
+    found = said([*run, *NODES], taken="2026-11-20T09:05:00Z")
+    assert (found.cause, found.fine) == ("runs-some-done", True)
+    assert "All pods that are not done run and are ready (pod 0 done, pods 1, 2 and 3 running)" in found.says
+
+
 @pytest.mark.parametrize(("why", "cause"), [
     ("context deadline exceeded", "webhook-down"), ("dial tcp 10.0.0.1:443: connect: connection refused", "webhook-down"),
     ('no endpoints available for service "a"', "webhook-down"),
