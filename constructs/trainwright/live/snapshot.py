@@ -154,12 +154,13 @@ def read_snapshot(path: Path) -> Snapshot:
     """A file of ``trainwright collect`` or of ``kubectl get -o json``.
 
     Raises:
-        SnapshotError: for any other file.
-        OSError: where it cannot be read.
+        SnapshotError: for any other file, and for one that cannot be read.
     """
     how = "write one with `trainwright collect FILE`, or `kubectl get …,events --output json > FILE`"
     try:
         data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror}; {how}") from error
     except (ValueError, RecursionError) as error:
         raise SnapshotError(f"{path} is not JSON: {error}; {how}") from error
     if not isinstance(data, dict) or not str(data.get("kind", "")).endswith("List") or not isinstance(data.get("items"), list):

@@ -127,6 +127,13 @@ def test_logs_of_pods_that_are_gone_say_so(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_what_is_wrong_is_one_message(words: list[str], said: str) -> None:
     ended = HERE.run(*words)
-    assert ended.returncode in (2, 3)
+    assert ended.returncode == 2
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", [["status"], ["logs", RUN], ["diagnose"]])
+@pytest.mark.parametrize("file", [SNAPSHOT.with_name("none.json"), SNAPSHOT.parent], ids=["missing", "folder"])
+def test_a_file_that_cannot_be_read_is_a_wrong_argument(command: list[str], file: Path) -> None:
+    ended = HERE.run(*command, "--from", str(file))
+    assert (ended.returncode, f"{file} cannot be read: " in ended.stderr) == (2, True), ended.stderr
