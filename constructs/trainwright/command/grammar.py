@@ -210,9 +210,11 @@ class _Reader:
             names = [_written(child).partition("[")[0] for child in node.named_children if child.type in _NAMES]
             kinds = {child.type for child in node.children}
             self.takes_arguments |= any(name.isdecimal() or name in ("@", "*", "#") for name in names)
-            yield from (Read(name, By.SHELL, not _WITH_DEFAULT.isdisjoint(kinds)) for name in names[:1])
+            reads = tuple(Read(name, By.SHELL, not _WITH_DEFAULT.isdisjoint(kinds)) for name in names[:1])
+            yield from reads
             if not kinds.isdisjoint((":=", "=")):
-                self._add((), self._filled(names[:1]), within)
+                word = Word(_written(node), reads)
+                self._add((), [one._replace(word=word) for one in self._filled(names[:1])], within)
             for child in node.named_children:
                 yield from self._reads(child, within) if child.type not in _NAMES else ()
         else:

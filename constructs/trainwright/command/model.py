@@ -198,6 +198,14 @@ class Command(NamedTuple):
             texts = simple.texts
             yield from filter(None, (word.assignment for number, word in enumerate(simple.words) if number not in texts))
 
+    def sets_unread(self) -> set[str]:
+        """Variables that it sets before any of its words reads them: what they were elsewhere never counts."""
+        own, read = set[str](), set[str]()
+        for alone in (Command((simple,)) for simple in self.simple):
+            read |= {one.name for word in alone.words() for one in word.reads} - own
+            own |= {name for name, _ in alone.sets()} - read
+        return own
+
     def names_read(self) -> set[str]:
         """Variables that a shell has to have from elsewhere, so that their place is not empty."""
         return {read.name for word in self.words() for read in word.reads if read.by is By.SHELL and not read.default}

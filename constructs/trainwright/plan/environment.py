@@ -81,18 +81,17 @@ def told_to_launcher(run: Run, needs: Needs, binding: Binding) -> frozenset[str]
     work = run.workload
     if not isinstance(work, CommandWorkload) or work.launcher_variables is False or untold(needs, binding):
         return frozenset()
-    told = frozenset(LAUNCHER_VARIABLES) if work.launcher_variables else names_read_by(run)
+    told = frozenset(LAUNCHER_VARIABLES) if work.launcher_variables else names_read_by(run, work)
     return told if binding.index_field or _has_command_lines(run, binding) else told - {NODE_RANK}
 
 
-def names_read_by(run: Run) -> frozenset[str]:
+def names_read_by(run: Run, work: CommandWorkload) -> frozenset[str]:
     """What an opaque command, the run's files and its variables read of ``LAUNCHER_VARIABLES``, but for what the run states."""
     parts = [one for one in run.roles.values() if not one.is_further]
-    commands = [run.workload.words if isinstance(run.workload, CommandWorkload) else ()]
-    commands += [(*(part.command or ()), *part.args) for part in parts]
+    commands = [work.words, *((*(part.command or work.command or ()), *part.args) for part in parts)]
     env = [value for values in (run.env, *(part.env for part in parts)) for value in values.values() if isinstance(value, str)]
     files = [text for text in run.files.values() if isinstance(text, str)]
-    return names_read([word for words in commands for word in words], files, env) - run.env.keys()
+    return names_read(commands, files, env) - run.env.keys()
 
 
 def _has_command_lines(run: Run, binding: Binding) -> bool:

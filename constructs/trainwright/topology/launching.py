@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from trainwright.command.reading import read
 from trainwright.handshake import Binding, Needs, Rendezvous, Variable
 from trainwright.rendezvous.torch import INDEX
 
@@ -19,23 +20,24 @@ LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "NNODES", NODE_RANK, "NPROC_
 READ_BY_LAUNCHERS = {"composer": frozenset({"MASTER_ADDR", "MASTER_PORT", NODE_RANK})}
 """What a launcher reads of them by itself, where it is given no option (composer/cli/launcher.py)."""
 
-_NAME = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(LAUNCHER_VARIABLES)})(?![A-Za-z0-9_])(=?)")
+_READ = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(LAUNCHER_VARIABLES)})(?![A-Za-z0-9_]|=(?!=))")
+"""Whatever the language is: a program of Python may be among the words. What it is followed by is no assignment."""
 _TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(run|launch)")
 
 
-def names_read(command: Sequence[str], files: Iterable[str], env: Iterable[str]) -> frozenset[str]:
+def names_read(commands: Iterable[Sequence[str]], files: Iterable[str], env: Iterable[str]) -> frozenset[str]:
     """Of ``LAUNCHER_VARIABLES``, those that a command, a file of the run or a value of its ``env`` reads.
 
-    What the command assigns is its own. Files are programs of the ranks where the command starts torchrun, and torchrun tells
-    those by itself.
+    What a command sets before it reads it is its own. Files are programs of the ranks where a command starts torchrun, and
+    torchrun tells those by itself.
     """
-    words = " ".join(command)
+    asked = [tuple(command) for command in commands]
+    words = " ".join(word for command in asked for word in command)
     texts = [words, *env, *([] if _TORCHRUN.search(words) else files)]
-    own = {name for name, equals in _NAME.findall(words) if equals}
-    read = {name for text in texts for name, equals in _NAME.findall(text) if not equals}
+    names = {name for text in texts for name in _READ.findall(text)}
     for program in (word.rpartition("/")[2] for word in words.split()):
-        read |= READ_BY_LAUNCHERS.get(program, frozenset())
-    return frozenset(read - own)
+        names |= READ_BY_LAUNCHERS.get(program, frozenset())
+    return frozenset(names.difference(*(read(command).sets_unread() for command in asked)))
 
 
 def launcher_variables(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:

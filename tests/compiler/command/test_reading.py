@@ -87,7 +87,18 @@ def test_what_a_text_sets() -> None:
     assert {name: word.value for name, word in command.sets()} == {
         "A": "1", "B": "2", "D": None, "E": None, "F": None, "G": None, "H": "4", "I": "5", "J": "6",
     }  # fmt: skip
-    assert Assignment("G") in list(command.sets())
+    assert Assignment("D") in list(command.sets())
+
+
+@pytest.mark.parametrize(("text", "own"), [
+    ("A=1; start $A", {"A"}), ("export A=$B B=2; start $A", {"A"}), ("env A=1 start", {"A"}), ("A=1 bash -c 'start $A'", {"A"}),
+    ("for A in 1 2; do start $A; done", {"A"}), ("A=1; A=$((A + 1))", {"A"}), ("start $A; A=1", set()), ("A=1 start $A", set()),
+    ("export A=${A:-0}; start $A", set()), (": ${A:=0}; start $A", set()), ("A=$(A); start $A", set()),
+    ("A=$(start $A)", set()), ('if [ -z "$A" ]; then A=0; fi; start $A', set()), ("[[ $A==0 ]] || start", set()),
+    ("python -c 'A=1; start(A)'", set()),
+])  # fmt: skip
+def test_what_a_text_sets_before_it_reads_it(text: str, own: set[str]) -> None:
+    assert shell(text).sets_unread() == own
 
 
 @pytest.mark.parametrize(("words", "program"), [

@@ -71,6 +71,28 @@ def test_the_words_before_a_command_are_there_for_the_index_alone() -> None:
     assert first.container["command"] == ["env", "NODE_RANK=$(PET_NODE_RANK)", "start", "$(PET_NODE_RANK)"]
 
 
+WITH_DEFAULTS = (
+    "export NODE_RANK=${NODE_RANK:-0} MASTER_ADDR=${MASTER_ADDR:-localhost}; : ${MASTER_PORT:=29500}; "
+    'if [[ -z "$NNODES" ]]; then NNODES=$(hosts | wc -l); fi; [[ $NPROC_PER_NODE==8 ]] || exit 1; '
+    "start --of $NNODES --rank $NODE_RANK --at $MASTER_ADDR:$MASTER_PORT"
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_command_with_defaults_is_told_what_it_has_them_for(target: str) -> None:
+    everyone = pods(run(target, "bash", "-c", WITH_DEFAULTS).manifests)
+    assert [told(pod)["NODE_RANK"] for pod in everyone] == ["0", "1"]
+    assert all(told(pod).keys() == set(LAUNCHER_VARIABLES) for pod in everyone)
+
+
+def test_what_a_command_sets_first_is_its_own() -> None:
+    text = "export NODE_RANK=$PET_NODE_RANK MASTER_ADDR=$PET_MASTER_ADDR; start --rank $NODE_RANK --at $MASTER_ADDR"
+    assert all(told(pod) == {} for pod in pods(run("indexed-job", "bash", "-c", text).manifests))
+    asked = command("bash", "-c") | {"roles": {role: {"args": [text]} for role in ("master", "worker")}}
+    result = compiled({**on("pytorch-job"), **asked}, profile_for("pytorch-job"))
+    assert all("NODE_RANK" not in told(pod) for pod in pods(result.manifests))
+
+
 EXPANDED = ("start", "$(NODE_RANK)", "bash", "-c", "rank $(NODE_RANK) of $(NNODES) at $(MASTER_ADDR):$(MASTER_PORT) $@")
 
 
