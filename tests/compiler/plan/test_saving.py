@@ -38,6 +38,10 @@ def run(topology: Data | None = None, **fields: Any) -> Data:
     return asked | {"resources": {"memory": "400Gi"}} | fields
 
 
+def on_gpus(ranks: int) -> Data:
+    return run({"kind": "ddp", "nodes": 2, "gpus_per_node": ranks})
+
+
 def planned(asked: Data) -> MemoryPlan:
     memory = compile_data(CLUSTER, asked).plan.memory
     assert memory is not None
@@ -51,12 +55,22 @@ def parts(asked: Data) -> dict[str, tuple[int, int]]:
 
 def test_whole_states_are_copied_by_rank_0_and_counted_to_its_pod() -> None:
     assert P is not None
-    found = parts(run())
-    share = -(-12 * P // 8)
-    assert found["snapshot"] == (share, 2 * share)
-    assert found["start"] == (8 * P - share, 8 * P - share), "a checkpoint's largest file, on every rank"
     assert parts(run(ON_CPUS))["snapshot"] == (3 * P, 3 * P)
     assert "start" not in parts(run(ON_CPUS))
+    assert parts(on_gpus(1))["snapshot"] == (12 * P, 24 * P)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_a_start_is_over_before_the_first_copy(ranks: int) -> None:
+    """8 P is a checkpoint's largest file, on every rank. With two ranks in a pod it is not certain which takes more."""
+    assert P is not None
+    host, share = planned(on_gpus(ranks)).host, -(-12 * P // ranks)
+    assert host is not None
+    [larger] = [part for part in host.parts if part.name not in ("framework", "shared memory")]
+    assert larger.name == {1: "snapshot", 2: "start or snapshot"}.get(ranks, "start")
+    assert (larger.low, larger.high) == (max(8 * P, share), max(8 * P, 2 * share))
+    if ranks > 2:
+        assert host == planned(on_gpus(ranks) | BLOCKING).host, "a copy that is smaller than the start changes nothing"
 
 
 def test_shards_are_copied_by_every_rank() -> None:

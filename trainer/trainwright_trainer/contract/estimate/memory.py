@@ -29,7 +29,7 @@ of ranks that hold the same shard one has it, which are counted in the pod that 
 pinned memory, whose blocks torch rounds up to a power of two (``CachingHostAllocator``, ATen/core/CachingHostAllocator.h) and
 keeps for the next save.
 
-A start comes before the first copy, so it counts only as far as it takes more. First values pass through the host one tensor at a
+A start comes before the first copy, so the larger of the two counts. First values pass through the host one tensor at a
 time, in fp32; files of initial weights are mapped, and the kernel takes such pages back. A checkpoint of whole states is read by
 rank 0 and sent to all, a file at a time: each rank has the larger of weights and optimizer state on its host. Shards are copied
 to the GPU one by one. On CPUs a start takes less than a step, which has gradients too.
@@ -268,9 +268,11 @@ def _saving(
     """Of one rank's share of the pod, beside the bytes that were moved there; none for engines that are not torch's."""
     if engine is None or engine == "tensorflow":
         return ()
+    start = _starting(work, sharding, moved) if pod.device == "cuda" else None
     copy = _snapshot(work, sharding, pod) if background_save(engine, save) else None
-    start = _starting(work, sharding, moved + (copy.low if copy else 0)) if pod.device == "cuda" else None
-    return tuple(part for part in (copy, start) if part is not None)
+    if start is None or copy is None:
+        return tuple(part for part in (start, copy) if part is not None)
+    return (_larger(start, copy),)
 
 
 def _snapshot(work: Computation, sharding: Sharding, pod: Pod) -> MemoryPart:
@@ -287,8 +289,8 @@ def _snapshot(work: Computation, sharding: Sharding, pod: Pod) -> MemoryPart:
     return MemoryPart("snapshot", share, PINNED_BLOCKS * share if pinned else share, text)
 
 
-def _starting(work: Computation, sharding: Sharding, besides: int) -> MemoryPart | None:
-    """What a rank has on its host before it trains, beyond what it has there anyway."""
+def _starting(work: Computation, sharding: Sharding, moved: int) -> MemoryPart | None:
+    """What a rank has on its host before it trains, beyond the bytes that are moved there."""
     if sharding.stage:
         low, high = 4 * work.largest[0], 4 * work.largest[1]
         formula = f"4 bytes x {high // 4:,} parameters of the largest tensor"
@@ -296,9 +298,19 @@ def _starting(work: Computation, sharding: Sharding, besides: int) -> MemoryPart
         size = max(4, work.state)
         low = high = size * work.parameters
         formula = f"{size} bytes x {work.parameters:,} parameters, a file of the checkpoint that each rank gets"
-    if high <= besides:
+    if high <= moved:
         return None
-    return MemoryPart("start", max(0, low - besides), high - besides, f"{formula}, as far as that is more than what comes later")
+    formula += ", as far as that is more than what is moved there" if moved else ""
+    return MemoryPart("start", max(0, low - moved), high - moved, formula)
+
+
+def _larger(first: MemoryPart, later: MemoryPart) -> MemoryPart:
+    """Of two parts that are never there together; both in one where it is not certain which takes more."""
+    for one, other in ((first, later), (later, first)):
+        if one.high <= other.low:
+            return other
+    low, high = max(first.low, later.low), max(first.high, later.high)
+    return MemoryPart(f"{first.name} or {later.name}", low, high, f"{first.formula}; or {later.formula}")
 
 
 # Parts.
