@@ -17,6 +17,7 @@ from trainwright.operators.base import Target
 from trainwright.topology import AnyTopology, Topology, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.engine import CAPABILITIES
 
 TOPOLOGIES: dict[str, Topology] = {
     name: TypeAdapter(AnyTopology).validate_python(fields)
@@ -76,6 +77,12 @@ def test_names_are_those_that_runs_and_profiles_can_write() -> None:
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)
 def test_every_topology_has_a_target(topology: Topology) -> None:
     assert any(isinstance(target.bind(topology.needs(), EVERY_TARGET), Binding) for target in TARGETS.values())
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)
+def test_a_run_may_resume_at_another_size_where_its_engine_loads_it(topology: Topology) -> None:
+    if topology.engine:
+        assert (Guarantee.RESHARD in topology.guarantees) == CAPABILITIES[topology.engine].reshards
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)

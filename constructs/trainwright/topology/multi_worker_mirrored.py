@@ -27,7 +27,7 @@ class MultiWorkerMirrored(PodTopology):
     def guarantees(self) -> frozenset[Guarantee]:
         """Nothing links the supervisors of several pods: a worker that fails comes back alone. Its ranks agree on a save."""
         alone = frozenset({Guarantee.RESTART_ALL}) if self.nodes == 1 else frozenset()
-        return frozenset({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE, Guarantee.EXACT_RESUME}) | alone
+        return frozenset({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE, Guarantee.EXACT_RESUME, Guarantee.RESHARD}) | alone
 
     def needs(self) -> Needs:
         """Every worker knows all others from the start, and all start again together."""
