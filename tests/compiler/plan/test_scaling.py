@@ -22,9 +22,9 @@ WORK: dict[str, Any] = {
 
 def efficiencies(
     size: str = "8 B", sharding: str = "FSDP2", gigabits: int = 400, micro: int = 4, accumulation: int = 1, gpu: str = "H100",
-    utilization: float | None = None,
+    utilization: float | None = None, precision: str = "bf16",
 ) -> list[tuple[float, float]] | None:
-    work = TrainerWorkload.model_validate({**WORK, "model": MODELS[size].model_dump(exclude_none=True)})
+    work = TrainerWorkload.model_validate({**WORK, "precision": precision, "model": MODELS[size].model_dump(exclude_none=True)})
     pool = NodePool.model_validate({
         "gpu": {"model": gpu, "memory": "80Gi", "per_node": 8, "utilization": utilization}, "cpus": 180, "memory": "1800Gi",
         "fabric": {"links": 1, "gigabits_per_link": gigabits},
@@ -98,5 +98,8 @@ def test_it_says_what_it_rests_on(gpu: dict[str, Any], fabric: dict[str, Any], a
     assert found.assumed == assumed
 
 
-def test_an_unknown_gpu_gets_no_number() -> None:
+def test_an_unknown_rate_gets_no_number() -> None:
+    """The table of peaks has the 16-bit ones."""
     assert efficiencies(gpu="Unobtainium") is None
+    assert efficiencies(precision="fp32") is None
+    assert efficiencies(precision="fp16") is not None

@@ -70,10 +70,12 @@ class Scaling(NamedTuple):
 
 
 def scaling(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> Scaling | None:
-    """At 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known."""
+    """At 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known, and in fp32, whose rate on a GPU
+    depends on what the program lets its tensor cores round (torch.backends.cuda.matmul.allow_tf32, TensorFlow's own default).
+    """
     operations = step_operations(computation := computed(work, batch))
     peak = None if pool.gpu is None else PEAKS.get(pool.gpu.model)
-    if operations is None or computation is None or peak is None or pool.gpu is None:
+    if operations is None or computation is None or not computation.half or peak is None or pool.gpu is None:
         return None
     compute = operations / (peak * (pool.gpu.utilization or UTILIZATION))
     sizes = [gpus for gpus in GPUS if gpus % (sharding.shard_degree or 1) == 0]
