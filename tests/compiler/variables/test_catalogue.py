@@ -59,8 +59,12 @@ def test_made_up(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["NCCL_DEBUG", "OMPI_MCA_btl", "OMPI_MCA_btl_x_y", "I_MPI_X", "FI_X", "TORCH_X", "nccl_debug", ""]
-)
+    "name",
+    [
+        "NCCL_DEBUG", "OMPI_MCA_btl", "OMPI_MCA_btl_x_y", "I_MPI_X", "FI_X", "TORCH_X", "nccl_debug", "",
+        "NCCL_PLUGIN_P2P", "NCCL_INSPECTOR_ENABLE", "NCCL_TESTS_SPLIT_MASK",
+    ],
+)  # fmt: skip
 def test_not_made_up(name: str) -> None:
     assert not is_made_up(name)
 
