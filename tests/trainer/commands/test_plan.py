@@ -38,6 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "boosting": {"work": BOOSTING, "world.processes_per_node": 1, "world.rendezvous": TRACKER},
     "script": {"work": SCRIPT},
+    "command": {"work": {"kind": "command"}},
 }
 
 

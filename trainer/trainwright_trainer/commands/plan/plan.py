@@ -109,7 +109,7 @@ class Plan:
     checkpoints: CheckpointPlan | None
     """None for a script, whose checkpoints are its own."""
     command: tuple[str, ...] | None
-    """Of a script."""
+    """Of a script; of a command nothing, since its words are in the pod."""
     rounds: int | None
     """Of boosting."""
 

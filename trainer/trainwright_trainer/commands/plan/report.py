@@ -42,7 +42,7 @@ def _head(plan: Plan) -> str:
 
 def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.command is not None:
-        yield "command", " ".join(plan.command)
+        yield "command", " ".join(plan.command) or "in the pod, behind supervise --"
     if plan.rounds is not None:
         yield "rounds", f"{plan.rounds:,}"
     if plan.training is not None:
@@ -51,7 +51,7 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "checkpoints", _checkpoints(plan.checkpoints)
         yield "on SIGTERM", _budget(plan.checkpoints, plan.grace_seconds)
     else:
-        yield "on SIGTERM", f"the script has {plan.grace_seconds:g} s"
+        yield "on SIGTERM", f"the {plan.work} has {plan.grace_seconds:g} s"
 
 
 def _training(training: TrainingPlan) -> Iterator[tuple[str, str]]:
