@@ -112,6 +112,12 @@ class Simple(NamedTuple):
         return [number for number, word in enumerate(before, 1) if words[number] != "--" and _TEXT_FOLLOWS.fullmatch(word)]
 
     @property
+    def own(self) -> list[Word]:
+        """The program that it starts in the end, with its words, but for those texts."""
+        start, texts = self.start, self.texts
+        return [word for number, word in enumerate(self.words) if number == start or (number > start and number not in texts)]
+
+    @property
     def start(self) -> int:
         """Where the program begins that it starts in the end, behind ``exec``, ``env``, ``timeout`` and their options."""
         start, wrapper = 0, self._wrapper(0)

@@ -20,7 +20,7 @@ _NO_WORK = frozenset({"pip", "venv", "ensurepip", "compileall", "site", "json.to
 
 def works(simple: Simple) -> bool:
     """Whether it is the work of its container, as far as that shows: a launcher, a program in Python, a script."""
-    words = [word.text for word in simple.words[simple.start :]]
+    words = [word.text for word in simple.own]
     if _PYTHON.fullmatch(simple.program):
         module = next((after for word, after in pairwise(words) if word == "-m"), None)
         return module not in _NO_WORK if module else any(word.endswith(".py") for word in words)

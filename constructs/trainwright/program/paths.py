@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from trainwright.command.model import Command
+from trainwright.command.model import Command, Simple
+from trainwright.command.names import BUILTINS, MAKERS
 from trainwright.command.saving import SAVING_OPTIONS, directories
 from trainwright.findings import Finding
 from trainwright.findings.codes import found, milder
@@ -20,11 +21,15 @@ _PASSING = ("/tmp", "/var/tmp", "/dev", "/proc")  # noqa: S108
 
 
 def runs_what_is_there(program: Program) -> Iterator[Finding]:
-    """A volume hides what the image has at its path. A claim may hold the program itself, above all one that is only read."""
+    """A volume hides what the image has at its path. A claim may hold the program itself, above all one that is only read, and a
+    command may bring the program before it starts it.
+    """
     said = set[str]()
-    for place, path in _programs(program):
+    for place, path, brought in _programs(program):
         mount = program.mount_of(path)
         if path in program.files or mount is None or mount.path == path or mount.path in said or mount.read_only:
+            continue
+        if any(program.mount_of(one) == mount for one in brought):
             continue
         said.add(mount.path)
         empty = not _EMPTY.isdisjoint(mount.volume) and not mount.filled and not _shared(program, mount.volume)
@@ -44,20 +49,36 @@ def _shared(program: Program, volume: object) -> bool:
     return len(mounting) > 1
 
 
-def _programs(program: Program) -> Iterator[tuple[str, str]]:
-    """Place and absolute path of what each working command runs: a script, or a program named by its path."""
-    folder = text(program.container, "/workingDir")
+def _programs(program: Program) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Place and absolute path of what each working command runs, a script or a program named by its path, and the paths that
+    commands before it may have filled. A bare name is looked up in PATH, and a module in Python's own path.
+    """
+    brought = list[str]()
     for place, command in program.commands():
-        here = folder
+        here = text(program.container, "/workingDir")
         for simple in command.simple:
-            words = [word.resolved(program.env) or "" for word in simple.words[simple.start :]]
+            words = [word.resolved(program.env) or "" for word in simple.own]
             if simple.program == "cd" and len(words) > 1:
                 here = posixpath.join(here, words[1]) if words[1] else ""
             if works(simple) or (words[:1] and words[0].startswith("/")):
-                named = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
+                named = next((word for word in words if word.endswith(_SCRIPTS)), words[0])
                 path = posixpath.normpath(posixpath.join(here, named))
-                if path.startswith("/"):
-                    yield place, path
+                if path.startswith("/") and (named.endswith(_SCRIPTS) or "/" in named):
+                    yield place, path, tuple(brought)
+            brought += _filled(simple, here, program.env)
+
+
+_SCRIPTS = (".py", ".sh")
+
+
+def _filled(simple: Simple, here: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Absolute paths that a command may fill: those that it names, and where a program stands that makes files."""
+    own = () if simple.program in BUILTINS | _MAKES else simple.own
+    written = [redirect.word for redirect in simple.redirects if ">" in redirect.operator]
+    named = [(word.resolved(env) or word.text).rpartition("=")[2] for word in (*own, *written)]
+    for path in (*named, *([here] if simple.program in MAKERS else [])):
+        if path.startswith("/"):
+            yield posixpath.normpath(path)
 
 
 def saves_on_a_claim(program: Program) -> Iterator[Finding]:

@@ -37,6 +37,24 @@ def test_a_working_directory_and_the_files_of_the_run_count() -> None:
 
 
 @pytest.mark.parametrize(("words", "expected"), [
+    (("torchrun", "-m", "pkg.train"), []),
+    (("python", "-m", "pkg.train"), []),
+    (("bash", "-c", "exec /opt/run.sh"), []),
+    (("bash", "-c", "exec ./run.sh"), ["TW473 error"]),
+    (("torchrun", "train.py"), ["TW473 error"]),
+    (("bash", "-c", "git clone U /app/code && cd /app/code && exec torchrun train.py"), []),
+    (("bash", "-c", "cp -r /opt/. /app && exec torchrun train.py"), []),
+    (("bash", "-c", "git clone U code; cd code; exec torchrun train.py"), []),
+    (("bash", "-c", "cat > /app/run.sh <<E\ntorchrun /opt/t.py\nE\nbash /app/run.sh"), []),
+    (("bash", "-c", "python /opt/fetch.py --to=/app/code; exec torchrun code/train.py"), []),
+    (("bash", "-c", "mkdir -p /app/code; cd /app/code; ls; exec torchrun train.py"), ["TW473 error"]),
+    (("bash", "-c", "exec torchrun train.py; cp -r /opt/. /app"), ["TW473 error"]),
+])  # fmt: skip
+def test_what_path_finds_and_what_the_command_brings_is_there(words: tuple[str, ...], expected: list[str]) -> None:
+    assert said(overlay(command(*words), {"workload": {"working_dir": "/app"}}), mounts=SCRATCH) == expected
+
+
+@pytest.mark.parametrize(("words", "expected"), [
     (("--output_dir", "/ckpt"), ["TW474 error"]),
     (("--save=/out/model",), ["TW474 error"]),
     (("trainer.default_root_dir=/runs",), ["TW474 error"]),

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.command.launchers import MPI_LAUNCHERS, launches
 from trainwright.command.model import Command, Simple
+from trainwright.command.names import BUILTINS, MAKERS
 from trainwright.command.reading import read
 from trainwright.rehearsal.setting import IMAGE_DIRECTORY, Options
 from trainwright.rehearsal.stated.environment import find_program, not_found
@@ -24,19 +25,6 @@ PROGRAM_ENDINGS = (".py", ".sh", ".pyz")
 """Of files that a command starts, and does not write."""
 CERTAIN = {"shell", "group", "subshell"}
 """What may stand around a command that runs whatever happens."""
-MAKERS = frozenset({
-    "git", "wget", "curl", "cp", "mv", "ln", "tar", "unzip", "gunzip", "rsync", "tee", "aws", "gsutil", "gcloud", "rclone",
-    "s3cmd", "hf", "huggingface-cli", "make", "cmake", "gcc", "g++", "cc", "go", "cargo", "install", "patch", "pip", "pip3", "uv",
-    "conda", "mamba", "apt", "apt-get", "yum", "dnf", "apk", "npm", "source", ".", "eval", "alias", "trap", "module",
-})  # fmt: skip
-"""Programs after which files and programs may be there that were not before."""
-BUILTINS = frozenset({
-    ":", "[", "[[", "break", "cd", "command", "continue", "declare", "echo", "exec", "exit", "export", "false", "for", "getopts",
-    "hash", "help", "if", "jobs", "kill", "let", "local", "popd", "printf", "pushd", "pwd", "read", "readonly", "return", "set",
-    "shift", "shopt", "test", "time", "times", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait",
-    "while", "case", "function", "select", "mapfile", "readarray", "bg", "fg", "disown", "builtin", "enable", "caller", "dirs",
-})  # fmt: skip
-"""Of bash 5.2: ``compgen -bk``."""
 
 
 @dataclass(frozen=True, slots=True)
