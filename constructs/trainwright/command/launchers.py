@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -53,13 +54,25 @@ class Launcher(NamedTuple):
         return [option for option, fact in self.says.items() if fact in facts]
 
 
+_OPEN_MPI_FLAGS = (
+    "allow-run-as-root", "oversubscribe", "nooversubscribe", "use-hwthread-cpus", "tag-output", "timestamp-output", "display-map",
+    "display-allocation", "report-bindings", "verbose", "quiet",
+)  # fmt: skip
+"""Open MPI 4 takes them with one dash too."""
 _MPI_FLAGS = frozenset({
-    "--allow-run-as-root", "--oversubscribe", "--nooversubscribe", "--use-hwthread-cpus", "--tag-output", "--timestamp-output",
-    "--display-map", "--display-allocation", "--report-bindings", "--verbose", "-v", "-q", "--quiet", "-l", "-prepend-rank",
-    "-genvall", "-genvnone", "-envall", "-envnone", "--disable-cache",
+    *(f"{dashes}{flag}" for flag in _OPEN_MPI_FLAGS for dashes in ("-", "--")),
+    "-v", "-q", "-l", "-prepend-rank", "-genvall", "-genvnone", "-envall", "-envnone",
 })  # fmt: skip
 _MPI_PAIRS = frozenset({"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"})
-"""``mpirun --help`` of Open MPI 4.1.8 and 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18; horovodrun takes these and its own."""
+"""``mpirun --help`` of Open MPI 4.1.8 and 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18."""
+_HOROVOD_FLAGS = frozenset({
+    "--gloo", "--mpi", "--jsrun", "--disable-cache", "--autotune", "--no-autotune", "--hierarchical-allreduce",
+    "--no-hierarchical-allreduce", "--hierarchical-allgather", "--no-hierarchical-allgather", "--timeline-mark-cycles",
+    "--no-timeline-mark-cycles", "--stall-check", "--no-stall-check", "--mpi-threads-disable", "--no-mpi-threads-disable",
+    "--tcp", "--log-with-timestamp", "--log-without-timestamp", "--log-hide-timestamp", "--no-log-hide-timestamp",
+    "-prefix-timestamp", "--prefix-output-with-timestamp", "-cb", "--check-build", "-v", "--version", "--verbose",
+})  # fmt: skip
+"""horovod/runner/launch.py, parse_args."""
 _MODULE = frozenset({"-m", "--module", "--no-python"})
 
 LAUNCHERS = {
@@ -117,7 +130,7 @@ LAUNCHERS = {
         without_ssh="--no-ssh",
     ),
     "mpirun": Launcher({}, _MPI_FLAGS, _MPI_PAIRS),
-    "horovodrun": Launcher({}, _MPI_FLAGS, _MPI_PAIRS),
+    "horovodrun": Launcher({}, _HOROVOD_FLAGS, frozenset({"--blacklist-cooldown-range"})),
     "srun": Launcher({}, frozenset()),
     "ray": Launcher({}, frozenset()),
 }  # fmt: skip
@@ -251,7 +264,7 @@ def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option,
         index += 1
         if equals:
             values: tuple[Word, ...] = (word._replace(text=text, value=word.value and word.value.partition("=")[2]),)
-        elif name in launcher.flags or name[0] == "$" or any(each.startswith("--") or each.endswith(".py") for each in follows):
+        elif name in launcher.flags or name[0] == "$" or any(_OPTION.fullmatch(each) or each.endswith(".py") for each in follows):
             values = ()
         else:
             count = 2 if name in launcher.pairs else 1
@@ -259,3 +272,7 @@ def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option,
             index += count
         options.append(Option(name, values))
     return tuple(options), words[index:]
+
+
+_OPTION = re.compile(r"--.*|-[A-Za-z][\w-]*(=.*)?", re.DOTALL)
+"""Not a number below zero, and not more than an option in one word, as the text ``-p 22``."""

@@ -146,3 +146,17 @@ def test_options_of_a_launcher_are_its_own() -> None:
     assert {name: word and word.value for name, word in launch.hands_on()} == {
         "A": None, "B": "1", "OMPI_MCA_btl": "tcp,self", "C": None, "D": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "before", "after"), [
+    ("horovodrun --gloo", ("--gloo",), ""), ("horovodrun --autotune", ("--autotune",), ""), ("horovodrun --new", ("--new",), ""),
+    ("horovodrun --blacklist-cooldown-range 60 300", ("--blacklist-cooldown-range", "60", "300"), ""),
+    ("mpirun -allow-run-as-root", ("-allow-run-as-root",), "-x A "), ("mpirun -tag-output", ("-tag-output",), "-x A "),
+    ("mpirun --mca plm_rsh_args '-p 22'", ("--mca", "plm_rsh_args", "-p 22"), "-x A "), ("mpirun --low -1", ("--low", "-1"), ""),
+])  # fmt: skip
+def test_an_option_is_no_value_of_the_one_before_it(text: str, before: tuple[str, ...], after: str) -> None:
+    (launch,) = launches(shell(f"{text} -np 4 --hostfile H {after}python t.py"))
+    assert [(option.name, *(word.text for word in option.values)) for option in launch.options] == [
+        before, ("-np", "4"), ("--hostfile", "H"), *([("-x", "A")] if after else []),
+    ]  # fmt: skip
+    assert [word.text for word in launch.behind] == ["python", "t.py"]

@@ -120,6 +120,7 @@ def test_hydra_hands_on_the_environment_and_reads_the_operators_host_file() -> N
 
 def test_horovodrun_writes_mpiruns_command_line_itself() -> None:
     assert said("horovodrun", "-np", "16", *HOSTS, "python", "train.py") == []
+    assert said("horovodrun", "--gloo", "-np", "16", *HOSTS, "python", "train.py") == []
     assert said("horovodrun", "-np", "16", "--host-discovery-script", "/app/hosts.sh", "python", "train.py") == []
     for mpi in ("openmpi", "intel", "mpich"):
         ((code, text),) = said("horovodrun", "-np", "16", "python", "train.py", mpi=mpi)
@@ -211,6 +212,7 @@ def test_root_has_to_be_told() -> None:
     assert of_image({"user": 1000}) == []
     for user in ({"user": 0}, {}):
         assert of_image(user, "--allow-run-as-root") == []
+        assert of_image(user, "-allow-run-as-root") == []
 
 
 @pytest.mark.parametrize("words", [

@@ -21,9 +21,8 @@ from trainwright.rendezvous.mpi import HOSTFILE, MPI
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
 from trainwright.run import CommandWorkload, WholeSecret
 
-_OPEN_MPI_ONLY = frozenset({
-    "-x", "--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "--map-by", "--bind-to", "--allow-run-as-root",
-})  # fmt: skip
+_AS_ROOT = frozenset({"--allow-run-as-root", "-allow-run-as-root"})
+_OPEN_MPI_ONLY = _AS_ROOT | {"-x", "--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "--map-by", "--bind-to"}
 _HYDRA_ONLY = frozenset({
     "-genv", "-genvlist", "-genvall", "-genvnone", "-env", "-envlist", "-ppn", "-perhost", "-iface", "-bootstrap",
 })  # fmt: skip
@@ -127,7 +126,7 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
     """Open MPI's mpirun refuses to be root's unless it is told; where nobody is root, the option speaks of another image."""
-    told = "--allow-run-as-root" in launch.names
+    told = not _AS_ROOT.isdisjoint(launch.names)
     as_root = mpi.as_root and not resolution.plan.security.non_root
     if as_root and mpi.implementation == "openmpi" and not told and launch.name == "mpirun" and not launch.is_open:
         by_name = {variable.name for variable in resolution.environment(resolution.binding.roles[0])}
