@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from trainwright.command.names import SHELLS
+
 
 class By(Enum):
     """Who puts a variable's value in its place."""
@@ -104,12 +106,26 @@ class Simple(NamedTuple):
 
     @property
     def texts(self) -> list[int]:
-        """Numbers of the words that a program reads as its text: those that follow ``-c``, or the end of a shell's options after
-        it, as in ``[bash, -c, --]`` with the text in ``args``.
+        """Numbers of the words that a program reads as its text: those that follow ``-c``, and what its shell reads."""
+        words, of_shell = [word.text for word in self.words], self.shell_text
+        follow = (number for number, before in enumerate(words[:-1], 1) if _TEXT_FOLLOWS.fullmatch(before))
+        return sorted({number for number in follow if words[number] != "--"} | ({of_shell} if of_shell is not None else set()))
+
+    @property
+    def shell_text(self) -> int | None:
+        """Number of the word that its first shell reads: what stands behind its options, if ``-c`` is one of them, alone or among
+        others as in ``-ceu``.
         """
-        words = [word.text for word in self.words]
-        before = (words[number - 1 - (number > 1 and words[number - 1] == "--")] for number in range(1, len(words)))
-        return [number for number, word in enumerate(before, 1) if words[number] != "--" and _TEXT_FOLLOWS.fullmatch(word)]
+        for number, word in enumerate(self.words):
+            index, reads = number + 1, False
+            while word.base in SHELLS and index < len(self.words) and (option := self.words[index].text)[:1] in ("-", "+"):
+                reads = reads or _READS_TEXT.fullmatch(option) is not None
+                index += 2 if VALUED.fullmatch(option) else 1
+                if option == "--":
+                    break
+            if reads and index < len(self.words):
+                return index
+        return None
 
     @property
     def own(self) -> list[Word]:
@@ -141,6 +157,9 @@ class Simple(NamedTuple):
 
 
 _TEXT_FOLLOWS = re.compile(r"-[a-z]*c")
+_READS_TEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+VALUED = re.compile(r"[-+][A-Za-z]*[oO]")
+"""Options of a shell whose value is the next word: ``-o pipefail``, ``-euo pipefail``."""
 
 
 class Wrapper(NamedTuple):

@@ -1,7 +1,8 @@
-"""Programs that are known by their names: those that make files, and words of the shell."""
+"""Programs that are known by their names: shells with their words, and what makes files."""
 
 from __future__ import annotations
 
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 MAKERS = frozenset({
     "git", "wget", "curl", "cp", "mv", "ln", "tar", "unzip", "gunzip", "rsync", "tee", "aws", "gsutil", "gcloud", "rclone",
     "s3cmd", "hf", "huggingface-cli", "make", "cmake", "gcc", "g++", "cc", "go", "cargo", "install", "patch", "pip", "pip3", "uv",

@@ -9,7 +9,6 @@ from trainwright.command.grammar import read_text
 from trainwright.command.model import By, Command, Read, Simple, Word
 from trainwright.command.references import references_in
 
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 _OF_A_SHELL = re.compile(r"(?<!\$)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*)|\(\()")
 """What a shell replaces, and Kubernetes leaves as it is."""
 
@@ -21,8 +20,8 @@ def read(argv: tuple[str, ...]) -> Command:
     for number in Simple(tuple(words)).texts:
         words[number] = _text(argv[number])
     first = Simple(tuple(words))
-    at = _shell_text(first)
-    inside = _inside(first, at, at)
+    at = first.shell_text
+    inside = _inside(first, at)
     return inside._replace(simple=(first, *inside.simple), shell_text=at)
 
 
@@ -44,23 +43,9 @@ def _text(text: str) -> Word:
     return Word(text, tuple(Read(name, By.KUBERNETES) for name in names), None if names else text)
 
 
-def _shell_text(simple: Simple) -> int | None:
-    """Of a simple command, the word that its first shell reads: ``python -c`` has a text too."""
-    for number in simple.texts:
-        at = number - 1
-        while at > 0 and (simple.words[at].text.startswith(("-", "+")) or VALUED.fullmatch(simple.words[at - 1].text)):
-            at -= 1
-        if simple.words[at].base in SHELLS:
-            return number
-    return None
-
-
-VALUED = re.compile(r"[-+][A-Za-z]*[oO]")
-"""Options of a shell whose value is the next word: ``-o pipefail``, ``-euo pipefail``."""
-
-
-def _inside(simple: Simple, number: int | None, at: int | None) -> Command:
+def _inside(simple: Simple, at: int | None) -> Command:
     """What the shell does that a simple command starts; nothing where it starts none."""
+    number = simple.shell_text
     if number is None or simple.within.count("shell") > _DEEPEST:
         return Command(())
     text = simple.words[number].text
@@ -75,7 +60,7 @@ def _with_nested(command: Command) -> Command:
     """The same with what the shells do that it starts; each comes behind the command that starts it."""
     simple, whole = list[Simple](), command.whole
     for each in command.simple:
-        inside = _inside(each, _shell_text(each), each.at)
+        inside = _inside(each, each.at)
         simple += [each, *inside.simple]
         whole = whole and inside.whole
     return command._replace(simple=tuple(simple), whole=whole)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from trainwright.command.launchers import Launch, launches
 from trainwright.command.model import Assignment, Command, Simple, Word
-from trainwright.command.reading import SHELLS, script
+from trainwright.command.names import SHELLS
+from trainwright.command.reading import script
 from trainwright.findings import Where
 from trainwright.findings.locate import escape
 from trainwright.objects.fields import items, text, texts

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from trainwright.command.model import Simple, Word
-from trainwright.command.reading import SHELLS, VALUED
+from trainwright.command.model import VALUED, Simple, Word
+from trainwright.command.names import SHELLS
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at

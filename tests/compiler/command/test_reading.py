@@ -53,6 +53,19 @@ def test_shells_in_shells_are_read() -> None:
     assert [simple.at for simple in command.simple] == [None, 5, 5]
 
 
+@pytest.mark.parametrize(("words", "number"), [
+    (("bash", "-c", "T"), 2), (("bash", "-ce", "T"), 2), (("sh", "-cx", "T"), 2), (("bash", "-ceu", "T", "-c", "a"), 2),
+    (("bash", "-ceo", "pipefail", "T"), 3), (("bash", "-c", "-l", "T"), 3), (("bash", "-ce", "--", "T"), 3),
+    (("env", "A=1", "/bin/bash", "--login", "-euo", "pipefail", "-c", "T"), 7), (("zsh", "+x", "-ec", "T"), 3),
+    (("bash", "t.sh", "-ce", "a"), None), (("bash", "-ex", "t.sh"), None), (("python", "-c", "T"), None), (("bash", "-c"), None),
+    (("bash", "--", "-c", "a"), None), (("bash", "--rcfile", "f"), None),
+])  # fmt: skip
+def test_the_text_that_a_shell_reads(words: tuple[str, ...], number: int | None) -> None:
+    first = read(words).simple[0]
+    assert (first.shell_text, number in (None, *first.texts)) == (number, True)
+    assert read(("mpirun", "-mca", "pml", "ob1", "a")).simple[0].texts == []
+
+
 def test_words_behind_a_text_are_its_arguments() -> None:
     command = shell('exec "$0" "$@" $1', "torchrun", "--nnodes", "$N")
     assert [word.text for word in command.simple[1].words] == ["exec", "torchrun", "--nnodes", "$N", "--nnodes"]

@@ -137,6 +137,13 @@ def test_where_torchrun_meets_is_the_plans(endpoint: str, says: str) -> None:
     assert codes(command("torchrun", "--rdzv-endpoint", "$(MASTER_ADDR):$(MASTER_PORT)", "train.py")) == []
 
 
+@pytest.mark.parametrize("options", ["-c", "-ce", "-cx", "-ceu", "-lce"])
+def test_the_text_of_a_shell_is_read_whatever_options_stand_with_it(options: str) -> None:
+    text = "H=$(hostname); exec torchrun --node_rank=$NODE_RANK --nnodes={} t.py"
+    assert codes(command("bash", options, text.format(3))) == ["TW411"]
+    assert codes(command("bash", options, text.format(2))) == []
+
+
 def test_options_of_the_program_are_its_own() -> None:
     assert codes(command("torchrun", "train.py", "--nnodes", "7", "--standalone")) == []
     assert codes(command("torchrun", "train.py", "--nnodes=7")) == []

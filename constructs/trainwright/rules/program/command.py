@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Launch, launches
 from trainwright.command.model import Command
-from trainwright.command.reading import SHELLS, read, script
+from trainwright.command.names import SHELLS
+from trainwright.command.reading import read, script
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
