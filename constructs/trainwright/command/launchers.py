@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trainwright.command.model import Command, Simple, Word
+from trainwright.command.names import INSTALL, ONLY_NAME
 
 
 class Fact(Enum):
@@ -147,11 +148,6 @@ _MODULES = {
     "deepspeed.launcher.runner": "deepspeed", "composer.cli.launcher": "composer",
 }  # fmt: skip
 """For ``python -m``."""
-_ONLY_NAMES = frozenset({
-    "echo", "printf", "which", "type", "hash", "test", "[", "ls", "cat", "grep", "pgrep", "pkill", "killall", "pip", "pip3",
-    "for", "case", "[[",
-})
-"""Programs that are given the name of another one and do not start it."""
 
 
 class Option(NamedTuple):
@@ -198,6 +194,15 @@ class Launch(NamedTuple):
         """The first value of each of these options, as they are written."""
         return [option.values[0].text for option in self.options if option.name in names and option.values]
 
+    @property
+    def counts_pods(self) -> bool:
+        """Whether it may be told of other pods by its options; one that is not starts ranks that meet in their own pod alone."""
+        counts = self.launcher.options(Fact.NODES)
+        told = self.launcher.options(Fact.ADDRESS, Fact.ENDPOINT, Fact.INDEX)
+        told += [option for option in self.launcher.elsewhere if option not in counts]
+        several = any(word.text not in ("1", "1:1") for word in filter(None, map(self.given, counts)))
+        return several or self.is_open or not self.names.isdisjoint(told)
+
     def hands_on(self) -> Iterator[tuple[str, Word | None]]:
         """Variables for the ranks: ``-x NAME``, ``-x NAME=VALUE`` and ``--mca NAME VALUE`` of Open MPI, ``-genv NAME VALUE`` and
         ``-genvlist NAMES`` of Hydra. The value is None where a variable is handed on by name.
@@ -223,6 +228,17 @@ def launches(command: Command) -> tuple[Launch, ...]:
     return tuple(filter(None, map(_launch, command.simple)))
 
 
+def torch_launches(command: Command) -> list[Launch]:
+    """Launchers of torch that start ranks for the run: beside one that may meet other pods, one that cannot prepares."""
+    found = [launch for launch in launches(command) if launch.name in TORCH_LAUNCHERS]
+    return [launch for launch in found if launch.counts_pods or _reads_of_pods(launch)] or found
+
+
+def _reads_of_pods(launch: Launch) -> bool:
+    """Whether it reads of other pods in its variables, since no option says that there are none."""
+    return launch.launcher.reads_plan and launch.names.isdisjoint(("--standalone", *launch.launcher.options(Fact.NODES)))
+
+
 def _launch(simple: Simple) -> Launch | None:
     for index in range(simple.start, len(simple.words)):
         name = _launcher_at(simple, index)
@@ -244,12 +260,17 @@ def _launcher_at(simple: Simple, index: int) -> str | None:
     if word.text in _MODULES and before == "-m":
         return _MODULES[word.text]
     name = _PROGRAMS.get(word.base)
-    value = index != simple.start and (simple.program in _ONLY_NAMES or (before.startswith("-") and before != "--"))
-    if name is None or value:
+    if name is None or (index != simple.start and (_only_names(simple, index) or (before.startswith("-") and before != "--"))):
         return None
     subcommand = LAUNCHERS[name].subcommand
     follows = [word.text for word in simple.words[index + 1 : index + 2]]
     return None if subcommand and word.base == name and follows != [subcommand] else name
+
+
+def _only_names(simple: Simple, index: int) -> bool:
+    """Whether it is told the name at a word, and starts nothing of that name, as what installs packages does."""
+    before = {word.text for word in simple.words[simple.start : index]}
+    return not ONLY_NAME.isdisjoint({simple.program, simple.module}) or not INSTALL.isdisjoint(before)
 
 
 def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option, ...], tuple[Word, ...]]:

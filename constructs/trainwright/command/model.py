@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
-from trainwright.command.names import SHELLS
+from trainwright.command.names import PYTHON, SHELLS
 
 
 class By(Enum):
@@ -149,6 +150,13 @@ class Simple(NamedTuple):
     def program(self) -> str:
         """Name of the program that it starts in the end, without folders; empty where there is none."""
         return self.words[self.start].base if self.start < len(self.words) else ""
+
+    @property
+    def module(self) -> str:
+        """Of Python that runs a module, its name; empty where it runs none."""
+        if not PYTHON.fullmatch(self.program):
+            return ""
+        return next((word.text for before, word in pairwise(self.own) if before.text == "-m"), "")
 
     @property
     def stays(self) -> bool:

@@ -1,7 +1,18 @@
-"""Programs that are known by their names: shells with their words, and what makes files."""
+"""Programs that are known by their names: shells with their words, Python, what prepares, and what makes files."""
 
 from __future__ import annotations
 
+import re
+
+PYTHON = re.compile(r"python[0-9.]*")
+PREPARE = frozenset({"pip", "pip3", "venv", "ensurepip", "compileall", "site", "json.tool"})
+"""Programs, and modules of Python, that prepare and do no work."""
+ONLY_NAME = PREPARE | {
+    "echo", "printf", "which", "type", "hash", "test", "[", "ls", "cat", "grep", "pgrep", "pkill", "killall", "for", "case", "[[",
+}  # fmt: skip
+"""Programs, and modules of Python, that are given the name of another one and do not start it."""
+INSTALL = frozenset({"install", "add"})
+"""Words behind which packages are named."""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 MAKERS = frozenset({
     "git", "wget", "curl", "cp", "mv", "ln", "tar", "unzip", "gunzip", "rsync", "tee", "aws", "gsutil", "gcloud", "rclone",

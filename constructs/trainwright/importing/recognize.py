@@ -44,7 +44,7 @@ def _kind(said: Said, started: Sequence[Launch], text: str, nodes: int) -> str:
     found_by_name = any("subdomain" in mapping(one.template, "/spec") for one in said.parts)
     if torch := [launch for launch in started if launch.name in TORCH_LAUNCHERS]:
         apart = first == "independent" and nodes > 1 and not found_by_name and not _TOLD.search(text)
-        return first if apart and not any(map(_counts_pods, torch)) else _sharded(found, text)
+        return first if apart and not any(launch.counts_pods for launch in torch) else _sharded(found, text)
     if "jax" in said.kinds and _JAX.search(text):
         return "jax"
     if first == "independent" and (nodes == 1 or found_by_name or _MEETS.search(text)):
@@ -54,15 +54,6 @@ def _kind(said: Said, started: Sequence[Launch], text: str, nodes: int) -> str:
 
 _TOLD = re.compile(r"PET_NNODES|PET_RDZV|MASTER_ADDR")
 """Variables by which launchers of several pods meet."""
-
-
-def _counts_pods(launch: Launch) -> bool:
-    """Whether it may be told of other pods; one that is not starts ranks that meet in their own pod alone."""
-    counts = launch.launcher.options(Fact.NODES)
-    told = launch.launcher.options(Fact.ADDRESS, Fact.ENDPOINT, Fact.INDEX)
-    told += [option for option in launch.launcher.elsewhere if option not in counts]
-    several = any(word.text not in ("1", "1:1") for word in filter(None, map(launch.given, counts)))
-    return several or launch.is_open or not launch.names.isdisjoint(told)
 
 
 def _sharded(found: Sequence[str], text: str) -> str:

@@ -7,23 +7,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from trainwright.command.model import VALUED, Simple, Word
-from trainwright.command.names import SHELLS
+from trainwright.command.names import PREPARE, PYTHON, SHELLS
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at
 from trainwright.program.container import Program, Text, launches_in, shown
 
-_PYTHON = re.compile(r"python[0-9.]*")
-_NO_WORK = frozenset({"pip", "venv", "ensurepip", "compileall", "site", "json.tool"})
-"""Modules of Python that prepare."""
-
 
 def works(simple: Simple) -> bool:
     """Whether it is the work of its container, as far as that shows: a launcher, a program in Python, a script."""
     words = [word.text for word in simple.own]
-    if _PYTHON.fullmatch(simple.program):
-        module = next((after for word, after in pairwise(words) if word == "-m"), None)
-        return module not in _NO_WORK if module else any(word.endswith(".py") for word in words)
+    if PYTHON.fullmatch(simple.program):
+        return simple.module not in PREPARE if simple.module else any(word.endswith(".py") for word in words)
     after = (word for before, word in pairwise(words) if not word.startswith(("-", "+")) and not VALUED.fullmatch(before))
     first = next(after, "")
     is_script = (simple.program in SHELLS and first.endswith(".sh")) or simple.program.endswith(".sh")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, Launch, launches
+from trainwright.command.launchers import MPI_LAUNCHERS, Fact, Launch, launches, torch_launches
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.program.container import Program
@@ -16,14 +16,19 @@ from trainwright.program.slots import Slots, without_hosts
 def tells_of_its_pods(program: Program) -> Iterator[Finding]:
     """Pods that train alone, one for each setting, are in order: only a launcher that counts several is asked."""
     for place, command in program.commands():
-        for launch in launches(command):
-            where, world = program.where(place), program.world
-            if launch.name in TORCH_LAUNCHERS and world is not None:
-                told = world if _meets(program, launch) else world._replace(alike=1, wanted=_of_each(world))
-                yield from options_against(told, launch, where, program.env)
-                yield from _meeting_point(program, world, launch, where)
-            if launch.name in MPI_LAUNCHERS and program.slots:
+        where = program.where(place)
+        if program.world is not None:
+            for launch in torch_launches(command):
+                yield from _of_torch(program, program.world, launch, where)
+        if program.slots is not None:
+            for launch in (one for one in launches(command) if one.name in MPI_LAUNCHERS):
                 yield from (found(*said) for said in _in_slots(program.slots, launch, where))
+
+
+def _of_torch(program: Program, world: World, launch: Launch, where: Where) -> Iterator[Finding]:
+    told = world if _meets(program, launch) else world._replace(alike=1, wanted=_of_each(world))
+    yield from options_against(told, launch, where, program.env)
+    yield from _meeting_point(program, world, launch, where)
 
 
 _ANY_NUMBER = frozenset({"--oversubscribe", "-oversubscribe", "--host", "-host", "-H", "--hostfile", "-hostfile"})

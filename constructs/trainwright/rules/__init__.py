@@ -47,7 +47,8 @@ def check_run(context: Context) -> list[Finding]:
 
 def check_plan(context: Context, resolution: Resolution) -> list[Finding]:
     """What the plan shows, alone and on its target."""
-    return [finding for rule in (*_PLAN, *TARGETS[resolution.plan.target].rules) for finding in rule(context, resolution)]
+    rules = (*_PLAN, *TARGETS[resolution.plan.target].rules)
+    return [*dict.fromkeys(finding for rule in rules for finding in rule(context, resolution))]  # not for each launcher
 
 
 def check_manifests(

@@ -140,6 +140,8 @@ def test_which_command_is_process_1_in_the_end(words: tuple[str, ...], program: 
     ("for i in 1 2; do torchrun t.py && break; done", "torchrun"), ("CMD=(torchrun t.py); \"${CMD[@]}\"", "torchrun"),
     ("echo torchrun", None), ("which mpirun", None), ("pip install deepspeed", None), ("python t.py --launcher torchrun", None),
     ("cat <<E > run.sh\ntorchrun t.py\nE", None), ("accelerate config default", None), ("# torchrun t.py", None),
+    ("python3 -m pip install -U deepspeed", None), ("uv pip install --system ray", None), ("uv add deepspeed", None),
+    ("python -m pip show composer", None), ("pip install deepspeed && deepspeed t.py", "deepspeed"),
     ("command -v torchrun", None), ("for p in torchrun; do type $p; done", None), ("echo 'run torchrun t.py'", None),
 ])  # fmt: skip
 def test_a_launcher_is_found_where_a_person_sees_one(text: str, name: str | None) -> None:

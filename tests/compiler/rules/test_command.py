@@ -144,6 +144,21 @@ def test_the_text_of_a_shell_is_read_whatever_options_stand_with_it(options: str
     assert codes(command("bash", options, text.format(2))) == []
 
 
+@pytest.mark.parametrize("before", [
+    "python -m pip install deepspeed", "uv pip install ray", "torchrun --standalone prep.py", "torchrun --nnodes=1 prep.py",
+    "accelerate launch prep.py", "torchrun prep.py",
+])  # fmt: skip
+def test_every_launcher_counts_that_may_meet_the_other_pods(before: str) -> None:
+    assert codes(command("bash", "-c", f"{before} && exec torchrun --nnodes=3 train.py")) == ["TW411"]
+    assert codes(command("bash", "-c", f"{before} && exec torchrun train.py")) == []
+
+
+def test_a_launcher_in_one_pod_counts_where_there_is_no_other() -> None:
+    assert codes(command("bash", "-c", "torchrun --standalone a.py && exec torchrun --standalone b.py")) == ["TW411"]
+    assert codes(command("bash", "-c", "accelerate launch a.py && exec accelerate launch b.py")) == ["TW450"]
+    assert codes(command("bash", "-c", "python -m pip install ray && exec python train.py")) == ["TW450"]
+
+
 def test_options_of_the_program_are_its_own() -> None:
     assert codes(command("torchrun", "train.py", "--nnodes", "7", "--standalone")) == []
     assert codes(command("torchrun", "train.py", "--nnodes=7")) == []

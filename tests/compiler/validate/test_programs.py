@@ -97,6 +97,8 @@ def said(text: str, folder: Path) -> list[str]:
     ('[bash, -c, "CUDA_VISIBLE_DEVICES=0 exec torchrun --nproc_per_node=4 t.py"]', ["TW475:18"]),
     ('[bash, -euo, pipefail, -c, "torchrun t.py; echo done"]', ["TW470:18"]),
     ('[bash, -euo, pipefail, -c, "exec torchrun t.py"]', []),
+    ('[bash, -c, "set -e; torchrun --standalone prep.py; exec torchrun t.py"]', []),
+    ('[bash, -c, "set -e; torchrun --standalone prep.py; exec torchrun --nnodes=9 t.py"]', ["TW411:18"]),
     ('[bash, -c, "bash -x train.sh | tee log"]', ["TW470:18", "TW471:18"]),
     ('[bash, -c, "set -o pipefail; exec bash -o pipefail -x train.sh"]', []),
     ('[bash, -c, "torchrun t.py | tee log"]', ["TW470:18", "TW471:18"]),

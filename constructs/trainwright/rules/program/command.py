@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Launch, launches
+from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, launches, torch_launches
 from trainwright.command.model import Command
 from trainwright.command.names import SHELLS
 from trainwright.command.reading import read, script
@@ -180,10 +180,10 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     if needs.nodes == 1 and not elastic:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
-    for line in (one for one in stated_lines(context) if one.at not in further):
-        where, launch = context.locate.run(line.pointer), torch_launch(line.read)
-        backend = launch.given("--rdzv-backend") if launch else None
-        if launch is None or backend is None or backend.reads:
+    lines = [line for line in stated_lines(context) if line.at not in further]
+    for at, launch in ((line.pointer, launch) for line in lines for launch in torch_launches(line.read)):
+        where, backend = context.locate.run(at), launch.given("--rdzv-backend")
+        if backend is None or backend.reads:
             continue
         if elastic and backend.text == "static":
             message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
@@ -191,11 +191,6 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
         elif not elastic and backend.text != "static":
             has_endpoint = "--rdzv-endpoint" in launch.names or "PET_RDZV_ENDPOINT" in context.run.env
             yield _of_fixed_nodes(backend.text, where, has_endpoint)
-
-
-def torch_launch(command: Command) -> Launch | None:
-    """The first launcher of torch's ranks in a command."""
-    return next((launch for launch in launches(command) if launch.name in TORCH_LAUNCHERS), None)
 
 
 def _of_fixed_nodes(backend: str, where: Where, has_endpoint: bool) -> Finding:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, Launch, launches
+from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, Launch, launches, torch_launches
 from trainwright.command.model import Command
+from trainwright.command.names import PYTHON
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -14,7 +14,7 @@ from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.program.launching import World, as_written, options_against
 from trainwright.rendezvous import torch
-from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of, torch_launch
+from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -52,8 +52,7 @@ def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tup
         return
     for line in lines_of_ranks(context, resolution):
         for pointer, command in ((line.pointer, line.read), *scripts_of(context, line.read)):
-            if launch := torch_launch(command):
-                yield pointer, command, launch
+            yield from ((pointer, command, launch) for launch in torch_launches(command))
 
 
 def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -67,21 +66,18 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
 
 
 def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line) -> Iterator[Finding]:
-    launched, others = torch_launch(line.read), [launch for launch in launches(line.read) if launch.name not in TORCH_LAUNCHERS]
-    if others or (launched and launched.name == "torchrun"):
+    launched, others = torch_launches(line.read), [launch for launch in launches(line.read) if launch.name not in TORCH_LAUNCHERS]
+    if others or any(launch.launcher.reads_plan for launch in launched):
         return
     where, fix = context.locate.run(line.pointer), "write torchrun before the program: it reads the plan's PET_ variables"
-    if launched is not None:
+    if launched:
         if resolution.needs.nodes > 1:
-            yield from _across(launched, resolution, where)
-    elif any(_PYTHON.fullmatch(word.base) for word in line.read.words()) and not _reads_its_index(context, resolution, line):
+            yield from _across(launched[-1], resolution, where)
+    elif any(PYTHON.fullmatch(word.base) for word in line.read.words()) and not _reads_its_index(context, resolution, line):
         alone = _alone(resolution)
         if alone:
             script = "workload script, which starts one process per rank, with trainwright-trainer in the image"
             yield found("TW450", where, alone, f"{fix}; or use {script}")
-
-
-_PYTHON = re.compile(r"python[0-9.]*")
 
 
 def _across(launch: Launch, resolution: Resolution, where: Where) -> Iterator[Finding]:

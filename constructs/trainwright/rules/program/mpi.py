@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from trainwright.command.launchers import MPI_LAUNCHERS, Launch, launches
+from trainwright.command.launchers import MPI_LAUNCHERS, Launch, launches, torch_launches
 from trainwright.command.model import Command
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
@@ -18,7 +18,7 @@ from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.program.peers import ASKS
 from trainwright.program.slots import HOST_FILES, HOSTS, PROCESSES, Slots, knows_hosts, without_hosts
 from trainwright.rendezvous.mpi import HOSTFILE, MPI
-from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines, torch_launch
+from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines
 from trainwright.run import CommandWorkload, WholeSecret
 
 _AS_ROOT = frozenset({"--allow-run-as-root", "-allow-run-as-root"})
@@ -57,7 +57,7 @@ def _of_launch(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> 
 
 def _without_mpirun(line: Line, resolution: Resolution) -> Problems:
     """A launcher of torch starts ranks in its own pod, here that of the launcher. One that is told of the hosts may use ssh."""
-    launched, binding = torch_launch(line.read), resolution.binding
+    launched, binding = next(iter(torch_launches(line.read)), None), resolution.binding
     others = sum(role.pods for role in binding.roles if role.holds_ranks and not binding.hands_on(role))
     if launched is None or not others or _HOST_FILES & launched.names:
         return

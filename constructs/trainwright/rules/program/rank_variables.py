@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from trainwright.command.launchers import Fact
+from trainwright.command.launchers import Fact, torch_launches
 from trainwright.command.model import By
 from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
@@ -20,7 +20,7 @@ from trainwright.plan import Resolution
 from trainwright.program.launching import VARIABLES
 from trainwright.program.told import MEETING, is_index, set_by_a_controller, taken_from_outside
 from trainwright.rendezvous.mpi import MPI
-from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, scripts_of, set_once, torch_launch
+from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, scripts_of, set_once
 from trainwright.rules.program.environment import stated_for_ranks
 from trainwright.rules.program.launchers import world_of
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -144,7 +144,7 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def _read(line: Line) -> set[str]:
     """What it hands on to a launcher or a program. torchrun tells ranks where they meet, and words after it are theirs."""
     names = {read.name for word in line.read.words() for read in word.reads if not read.default}
-    return names - MEETING if torch_launch(line.read) else names
+    return names - MEETING if torch_launches(line.read) else names
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
