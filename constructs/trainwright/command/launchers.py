@@ -260,7 +260,7 @@ def _launcher_at(simple: Simple, index: int) -> str | None:
     if word.text in _MODULES and before == "-m":
         return _MODULES[word.text]
     name = _PROGRAMS.get(word.base)
-    if name is None or (index != simple.start and (_only_names(simple, index) or (before.startswith("-") and before != "--"))):
+    if name is None or (index != simple.start and (_only_names(simple, index) or _takes_a_value(before))):
         return None
     subcommand = LAUNCHERS[name].subcommand
     follows = [word.text for word in simple.words[index + 1 : index + 2]]
@@ -271,6 +271,11 @@ def _only_names(simple: Simple, index: int) -> bool:
     """Whether it is told the name at a word, and starts nothing of that name, as what installs packages does."""
     before = {word.text for word in simple.words[simple.start : index]}
     return not ONLY_NAME.isdisjoint({simple.program, simple.module}) or not INSTALL.isdisjoint(before)
+
+
+def _takes_a_value(option: str) -> bool:
+    """Whether the word behind it may be its value, of a program whose options are not known here."""
+    return option.startswith("-") and option != "--" and "=" not in option
 
 
 def _options(words: tuple[Word, ...], launcher: Launcher) -> tuple[tuple[Option, ...], tuple[Word, ...]]:

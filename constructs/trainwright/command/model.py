@@ -136,15 +136,16 @@ class Simple(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where the program begins that it starts in the end, behind ``exec``, ``env``, ``timeout`` and their options."""
-        start, wrapper = 0, self._wrapper(0)
-        while wrapper:
-            start = wrapper.end(self.words, start + 1)
-            wrapper = self._wrapper(start)
+        """Where the program begins that it starts in the end, behind ``exec``, ``env``, ``uv run`` and their options."""
+        start, behind = 0, self._behind(0)
+        while behind is not None:
+            start, behind = behind, self._behind(behind)
         return start
 
-    def _wrapper(self, index: int) -> Wrapper | None:
-        return WRAPPERS.get(self.words[index].base) if index < len(self.words) else None
+    def _behind(self, index: int) -> int | None:
+        """Where the program begins that the one at a word starts; None where that starts no other."""
+        wrapper = WRAPPERS.get(self.words[index].base) if index < len(self.words) else None
+        return wrapper.end(self.words, index + 1) if wrapper else None
 
     @property
     def program(self) -> str:
@@ -179,32 +180,74 @@ class Wrapper(NamedTuple):
     """How many words of its own follow the options."""
     replaced: bool = True
     """Whether the other program takes its process."""
+    subcommand: str = ""
+    """Without which it starts no other."""
 
-    def end(self, words: tuple[Word, ...], index: int) -> int:
+    def end(self, words: tuple[Word, ...], index: int) -> int | None:
         """Where the other program begins."""
-        while index < len(words) and (words[index].text.startswith("-") or words[index].assignment):
-            index += 1 + (words[index].text in self.valued)
+        index = self._behind_options(words, index)
+        if self.subcommand:
+            if [word.text for word in words[index : index + 1]] != [self.subcommand]:
+                return None
+            index = self._behind_options(words, index + 1)
         return index + self.operands
 
+    def _behind_options(self, words: tuple[Word, ...], index: int) -> int:
+        while index < len(words) and (words[index].text.startswith("-") or words[index].assignment):
+            index += 1 + (words[index].text in self.valued)
+        return index
 
+
+_UV = frozenset({
+    "-p", "--python", "--package", "--project", "--directory", "--extra", "--no-extra", "--group", "--no-group", "--only-group",
+    "-w", "--with", "--with-editable", "--with-requirements", "--env-file", "--index", "--default-index", "-i", "--index-url",
+    "--extra-index-url", "-f", "--find-links", "--index-strategy", "--cache-dir", "--config-file", "--link-mode", "-P",
+    "--upgrade-package", "--reinstall-package", "--refresh-package", "--resolution", "--prerelease", "--exclude-newer",
+    "--python-platform", "--color",
+})  # fmt: skip
+_CONDA = frozenset({"-n", "--name", "-p", "--prefix", "--cwd"})
+_NSYS = frozenset({
+    *(f"-{letter}" for letter in "bcdefiknopqstwxyF"), "--trace", "--output", "--force-overwrite", "--capture-range",
+    "--capture-range-end", "--sample", "--stats", "--export", "--delay", "--duration", "--kill", "--cuda-memory-usage",
+    "--cuda-graph-trace", "--gpu-metrics-device", "--gpu-metrics-devices", "--nic-metrics", "--trace-fork-before-exec", "--wait",
+    "--stop-on-exit", "--show-output", "--env-var", "--session-new", "--cpuctxsw", "--backtrace", "--python-backtrace",
+})  # fmt: skip
 WRAPPERS = {
     "exec": Wrapper(frozenset({"-a"})),
     "command": Wrapper(frozenset({"-v", "-V"})),
     "env": Wrapper(frozenset({"-u", "--unset", "-C", "--chdir"})),
-    "nice": Wrapper(frozenset({"-n"})),
-    "ionice": Wrapper(frozenset({"-c", "-n"})),
-    "stdbuf": Wrapper(frozenset({"-i", "-o", "-e"})),
-    "numactl": Wrapper(frozenset({"-N", "-m", "-C", "-i", "-p"})),
+    "nice": Wrapper(frozenset({"-n", "--adjustment"})),
+    "ionice": Wrapper(frozenset({"-c", "--class", "-n", "--classdata"})),
+    "stdbuf": Wrapper(frozenset({"-i", "--input", "-o", "--output", "-e", "--error"})),
+    "numactl": Wrapper(frozenset({
+        "-N", "--cpunodebind", "-m", "--membind", "-C", "--physcpubind", "-i", "--interleave", "-p", "--preferred", "-P",
+        "--preferred-many", "-w", "--weighted-interleave",
+    })),
     **dict.fromkeys(("nohup", "setsid"), Wrapper()),
-    **dict.fromkeys(("chrt", "taskset", "gosu", "su-exec"), Wrapper(operands=1)),
-    "sudo": Wrapper(frozenset({"-u", "-g", "-C"}), replaced=False),
-    "time": Wrapper(frozenset({"-f", "-o"}), replaced=False),
-    "timeout": Wrapper(frozenset({"-s", "-k"}), operands=1, replaced=False),
+    "chrt": Wrapper(frozenset({"-T", "--sched-runtime", "-P", "--sched-period", "-D", "--sched-deadline"}), operands=1),
+    **dict.fromkeys(("taskset", "gosu", "su-exec"), Wrapper(operands=1)),
+    "sudo": Wrapper(
+        frozenset({"-u", "--user", "-g", "--group", "-C", "--close-from", "-p", "--prompt", "-D", "--chdir"}), replaced=False
+    ),
+    "time": Wrapper(frozenset({"-f", "--format", "-o", "--output"}), replaced=False),
+    "timeout": Wrapper(frozenset({"-s", "--signal", "-k", "--kill-after"}), operands=1, replaced=False),
     "tini": Wrapper(frozenset({"-p", "-e"}), replaced=False),
-    "dumb-init": Wrapper(frozenset({"-r"}), replaced=False),
-    "xargs": Wrapper(frozenset({"-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"}), replaced=False),
-}
-"""Their manual pages: coreutils, util-linux, findutils, numactl(8), tini and dumb-init."""
+    "dumb-init": Wrapper(frozenset({"-r", "--rewrite"}), replaced=False),
+    "xargs": Wrapper(
+        frozenset({
+            "-a", "--arg-file", "-d", "--delimiter", "-E", "-I", "-L", "--max-lines", "-n", "--max-args", "-P", "--max-procs",
+            "-s", "--max-chars",
+        }),
+        replaced=False,
+    ),
+    "uv": Wrapper(_UV, replaced=False, subcommand="run"),
+    "poetry": Wrapper(frozenset({"-C", "--directory", "-P", "--project"}), subcommand="run"),
+    **dict.fromkeys(("conda", "mamba", "micromamba"), Wrapper(_CONDA, replaced=False, subcommand="run")),
+    "nsys": Wrapper(_NSYS, replaced=False, subcommand="profile"),
+}  # fmt: skip
+"""Their manual pages: coreutils, util-linux, findutils, numactl(8), tini, dumb-init, uv, poetry (whose ``run`` replaces itself),
+conda and Nsight Systems.
+"""
 
 
 class Command(NamedTuple):

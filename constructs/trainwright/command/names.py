@@ -17,7 +17,8 @@ SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 MAKERS = frozenset({
     "git", "wget", "curl", "cp", "mv", "ln", "tar", "unzip", "gunzip", "rsync", "tee", "aws", "gsutil", "gcloud", "rclone",
     "s3cmd", "hf", "huggingface-cli", "make", "cmake", "gcc", "g++", "cc", "go", "cargo", "install", "patch", "pip", "pip3", "uv",
-    "conda", "mamba", "apt", "apt-get", "yum", "dnf", "apk", "npm", "source", ".", "eval", "alias", "trap", "module",
+    "poetry", "conda", "mamba", "micromamba", "apt", "apt-get", "yum", "dnf", "apk", "npm", "source", ".", "eval", "alias",
+    "trap", "module",
 })  # fmt: skip
 """Programs after which files and programs may be there that were not before."""
 BUILTINS = frozenset({

@@ -134,6 +134,7 @@ def test_which_command_is_process_1_in_the_end(words: tuple[str, ...], program: 
 @pytest.mark.parametrize(("text", "name"), [
     ("torchrun t.py", "torchrun"), ("/opt/bin/torchrun t.py", "torchrun"), ("python3 -m torch.distributed.run a", "torchrun"),
     ("exec numactl --cpunodebind=0 -m 0 torchrun t.py", "torchrun"), ("nsys profile -o out -t nvtx torchrun t.py", "torchrun"),
+    ("runner --flag=1 torchrun t.py", "torchrun"), ("runner --with torchrun t.py", None),
     ("LAUNCH='torchrun --nnodes 2'; $LAUNCH t.py", "torchrun"), ("source a; accelerate launch t.py", "accelerate"),
     ("nohup deepspeed t.py > log &", "deepspeed"), ("composer -n 8 t.py", "composer"), ("mpiexec -n 2 a", "mpirun"),
     ("horovodrun -np 2 python t.py", "horovodrun"), ("srun a", "srun"), ("ray job submit -- python t.py", "ray"),
@@ -146,6 +147,20 @@ def test_which_command_is_process_1_in_the_end(words: tuple[str, ...], program: 
 ])  # fmt: skip
 def test_a_launcher_is_found_where_a_person_sees_one(text: str, name: str | None) -> None:
     assert next((launch.name for launch in launches(shell(text))), None) == name
+
+
+@pytest.mark.parametrize("before", [
+    "uv run", "uv run --frozen", "uv run --with deepspeed --no-sync", "uv --directory /app run --extra gpu --", "poetry run",
+    "conda run --no-capture-output", "conda run -n env --live-stream", "nsys profile --trace=cuda,nvtx",
+    "nsys profile -t cuda -o out --force-overwrite true", "timeout --kill-after 30 5h", "timeout -k 30 --signal=INT 5h",
+    "sudo --user bob -E", "numactl --interleave all", "numactl --cpunodebind=0 --membind 0", "stdbuf --output L",
+    "nice --adjustment 5", "ionice --class 2 --classdata 7", "taskset --cpu-list 0-3", "chrt --rr 5", "env --unset X A=1",
+])  # fmt: skip
+def test_a_program_behind_another_with_its_options(before: str) -> None:
+    command = shell(f"{before} mpirun -np 4 python t.py")
+    assert command.simple[1].program == "mpirun"
+    assert [(launch.name, launch.values(["-np"])) for launch in launches(command)] == [("mpirun", ["4"])]
+    assert shell(f"{before} python t.py").simple[1].program == "python"
 
 
 def test_options_of_a_launcher_are_its_own() -> None:

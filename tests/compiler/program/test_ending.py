@@ -58,6 +58,8 @@ def test_a_failure_is_hidden_where_bash_ends_with_success(text: str, tmp_path: P
     (("sh", "-c", "if [ $JOB_COMPLETION_INDEX = 0 ]; then exec torchrun t.py; else exec torchrun t.py --quiet; fi"), False),
     (("bash", "-c", "trap 'kill -TERM $pid' TERM; torchrun t.py & pid=$!; wait $pid; wait $pid"), False),
     (("torchrun", "t.py"), False),
+    (("bash", "-c", "uv run --frozen python t.py && echo done"), True),
+    (("bash", "-c", "uv run --frozen python t.py"), False),
     (("timeout", "5h", "bash", "-c", "torchrun t.py; echo done"), False),
 ])  # fmt: skip
 def test_a_shell_that_stays_process_1_drops_sigterm(words: tuple[str, ...], drops: bool) -> None:

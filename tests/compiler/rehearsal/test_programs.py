@@ -42,6 +42,7 @@ def test_what_only_the_image_has(command: tuple[str, ...], what: str, mount: str
     ("bash", "-c", "no-such-program || python -c 1; for one in 1; do /app/a.sh; done"),
     ("bash", "-c", "git clone https://example.com/repository && cd repository && python train.py"),
     ("bash", "-c", "pip install -r requirements.txt && accelerate-anything launch train.py"),
+    ("uv", "run", "--frozen", "accelerate-anything", "launch", "train.py"), ("poetry", "run", "python", "missing.py"),
     ("bash", "-c", "start() { python /app/train.py; }; start"),
     ("bash", "-c", "cat > /tmp/x.py <<'END'\nprint(1)\nEND\npython /tmp/x.py"),
     ("bash", "-c", "rm -f old.py; echo train.py; $PROGRAM train.py"),

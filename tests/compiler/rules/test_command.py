@@ -153,6 +153,14 @@ def test_every_launcher_counts_that_may_meet_the_other_pods(before: str) -> None
     assert codes(command("bash", "-c", f"{before} && exec torchrun train.py")) == []
 
 
+@pytest.mark.parametrize("before", ["uv run --frozen", "nsys profile --trace=cuda", "conda run --no-capture-output"])
+def test_a_launcher_behind_a_runner_with_options(before: str) -> None:
+    assert codes(command(*before.split(), "torchrun", "--nnodes=3", "train.py")) == ["TW411"]
+    assert codes(command(*before.split(), "torchrun", "train.py")) == []
+    told = "accelerate launch --num_machines 2 --num_processes 16 --machine_rank $(NODE_RANK) --main_process_ip $(MASTER_ADDR)"
+    assert "TW450" not in codes(command("bash", "-c", f"{before} {told} x.py && python eval.py"))
+
+
 def test_a_launcher_in_one_pod_counts_where_there_is_no_other() -> None:
     assert codes(command("bash", "-c", "torchrun --standalone a.py && exec torchrun --standalone b.py")) == ["TW411"]
     assert codes(command("bash", "-c", "accelerate launch a.py && exec accelerate launch b.py")) == ["TW450"]

@@ -83,8 +83,8 @@ def _needs(command: Command, values: Mapping[str, str], folder: str) -> Iterator
         words = ["" if number in simple.texts else word.resolved(values) for number, word in numbered]
         if not words:
             continue
-        name = simple.program
-        if words[0] is None or name in MAKERS or _writes(simple):
+        name, taken = simple.program, {word.base for word in simple.words[: simple.start + 1]}
+        if words[0] is None or not MAKERS.isdisjoint(taken) or _writes(simple):
             return
         if name == "cd":
             if len(words) < 2 or words[1] is None:
