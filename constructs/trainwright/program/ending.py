@@ -25,22 +25,32 @@ def works(simple: Simple) -> bool:
     return is_script or any(launch.name != "ray" for launch in launches_in(simple))
 
 
+def _work(text: Text) -> tuple[Sequence[Simple], int | None]:
+    """What a text does by itself, and the number of what is its work: the last launcher, or the last that works where there is
+    none. What comes before prepares, and what comes behind looks at what came out.
+    """
+    lines = [simple for simple in text.simple if "substitution" not in simple.within]
+    numbers = [number for number, simple in enumerate(lines) if works(simple)]
+    launched = [number for number in numbers if launches_in(lines[number])]
+    return lines, max(launched or numbers, default=None)
+
+
 def drops_the_end(program: Program) -> Iterator[Finding]:
     """Linux gives process 1 no signal that it does not handle, and a shell handles none while it waits for a program (proved with
     bash 5.2 and dash 0.5.12 under ``unshare --pid``).
     """
     handled = at(program.container, "/lifecycle/preStop")
     for text in program.shells():
-        at_work = [simple for simple in text.simple if works(simple)]
-        if not text.first or not at_work or handled or not program.process_1 or any(map(_handles, text.simple)):
+        lines, number = _work(text)
+        if not text.first or number is None or handled or not program.process_1 or any(map(_handles, text.simple)):
             continue
         becomes = program.command.process_1.words if text.place == program.at else ()
-        if any(_replaces(simple) or simple.words == becomes for simple in at_work):
+        work, behind = lines[number], filter(works, lines[number + 1 :])
+        if any(_replaces(one) or one.words == becomes for one in (work, *(behind if work.then == "&" else ()))):
             continue
-        last = at_work[-1]
-        name, whole = last.words[last.start].base, _plain(last)
+        name, whole = work.words[work.start].base, _plain(work)
         message = f"{text.shell[0].base} is process 1, waits for {name}, and drops SIGTERM: {name} is killed without a word"
-        first = f"write `exec {whole}`" + ("" if last == text.simple[-1] else " as the last command")
+        first = f"write `exec {whole}`" + ("" if number == len(lines) - 1 else " as the last command")
         trap = f"`trap 'kill -TERM $!' TERM; {whole} & wait $!; wait $!`"
         yield found("TW470", program.where(text.place), message, f"{first}; or, where more has to follow, {trap}")
 
@@ -62,10 +72,8 @@ def _handles(simple: Simple) -> bool:
 def hides_a_failure(program: Program) -> Iterator[Finding]:
     """What the container ends with if its work fails: followed through the rest of the text, where all else succeeds."""
     for text in program.shells():
-        lines = [simple for simple in text.simple if "substitution" not in simple.within]
-        numbers = [number for number, simple in enumerate(lines) if works(simple)]
-        launched = [number for number in numbers if launches_in(lines[number])]
-        for number in (launched or numbers)[-1:]:
+        lines, number = _work(text)
+        if number is not None:
             yield from _end_of(program, text, lines, number)
 
 
