@@ -31,6 +31,15 @@ def script(text: str) -> Command:
     return _with_nested(read_text(text))
 
 
+def interpreter(text: str) -> list[Word]:
+    """The program that reads a file, with its options, where the file's first line names one."""
+    named = _SHEBANG.match(text)
+    return read(tuple(named[1].split())).simple[0].own if named else []
+
+
+_SHEBANG = re.compile(r"#![ \t]*(\S.*)")
+
+
 def _word(text: str) -> Word:
     by_kubernetes = tuple(Read(name, By.KUBERNETES) for name in references_in(text))
     unread = tuple(Read(match[1] or match[2] or "", By.NOBODY) for match in _OF_A_SHELL.finditer(text))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from trainwright.command.launchers import Launch, launches
 from trainwright.command.model import Assignment, Command, Simple, Word
 from trainwright.command.names import SHELLS
-from trainwright.command.reading import script
+from trainwright.command.reading import interpreter, script
 from trainwright.findings import Where
 from trainwright.findings.locate import escape
 from trainwright.objects.fields import items, text, texts
@@ -123,10 +123,15 @@ class Program:
             own = tuple(one._replace(within=one.within[1:]) for one in inside)
             yield Text(self.at, own, first.words[: self.command.shell_text], first.program in SHELLS and not first.stays)
         for simple in self.command.simple:
-            path = next((word.text for word in simple.words[simple.start :] if word.text in self.files), None)
-            if path and (simple.program in SHELLS or simple.words[simple.start].text == path):
+            words = simple.own
+            number = next((number for number, word in enumerate(words) if word.text in self.files), None)
+            if number is None:
+                continue
+            path = words[number].text
+            shell = words[:number] or interpreter(self.files[path])
+            if not shell or shell[0].base in SHELLS:
                 starts = simple == last and not simple.stays
-                yield Text(f"/files/{escape(path)}", script(self.files[path]).simple, simple.words[simple.start :], starts)
+                yield Text(f"/files/{escape(path)}", script(self.files[path]).simple, shell or words[:1], starts)
 
     def commands(self) -> Iterator[tuple[str, Command]]:
         """The command and those scripts, each with its place."""
@@ -152,8 +157,8 @@ class Text(NamedTuple):
     place: str
     simple: tuple[Simple, ...]
     """Seen from the text: what stands in it alone has nothing around it."""
-    shell: tuple[Word, ...]
-    """The shell with its options."""
+    shell: Sequence[Word]
+    """The shell with its options, and the script that nothing names a shell for in its place."""
     first: bool
     """Whether the shell is process 1 when it begins."""
 

@@ -124,10 +124,9 @@ _OPEN = frozenset({"pipeline", "group", "subshell"})
 
 def _hidden_by(lines: Sequence[Simple], start: int, text: Text) -> Simple | None:
     """The command whose success stands for a failure of that one; None where the text ends with the failure, or may."""
-    work, options = lines[start], [word.text for word in text.shell]
-    before = [word.text for simple in lines[:start] if simple.program == "set" for word in simple.words]
-    strict = any(re.fullmatch(r"-[a-z]*e[a-z]*|errexit", word) for word in (*options, *before))
-    pipefail = "pipefail" in (*options, *before)
+    work, sets = lines[start], (word for simple in lines[:start] if simple.program == "set" for word in simple.words)
+    options = _options([word.text for word in (*text.shell, *sets)])
+    strict, pipefail = "errexit" in options, "pipefail" in options
     rest = [simple for simple in lines[start + 1 :] if simple.program not in ("echo", "printf")]
     later = [read.name for simple in rest for word in _all(simple) for read in word.reads]
     if not _OPEN.issuperset(work.within) or {"?", "PIPESTATUS"} & {*later}:
@@ -149,6 +148,17 @@ def _hidden_by(lines: Sequence[Simple], start: int, text: Text) -> Simple | None
         else:
             hides = one
     return hides
+
+
+def _options(words: Sequence[str]) -> set[str]:
+    """Options of a shell that are on behind these words; the last word on one decides."""
+    on = set[str]()
+    for before, word in pairwise(("", *words)):
+        if VALUED.fullmatch(before):
+            on = on | {word} if before[0] == "-" else on - {word}
+        elif re.fullmatch(r"[-+][A-Za-z]*e[A-Za-z]*", word):
+            on = on | {"errexit"} if word[0] == "-" else on - {"errexit"}
+    return on
 
 
 def _all(simple: Simple) -> Iterator[Word]:

@@ -24,6 +24,7 @@ SEEN = [
     f"{PROGRAM} | tee log; exit ${{PIPESTATUS[0]}}", f"{PROGRAM} & wait $!", f"if ! {PROGRAM}; then exit 3; fi",
     f"exec {PROGRAM} > >(tee log) 2>&1", f"echo a | tee log; {PROGRAM}",
     f"trap 'kill -TERM $!' TERM; {PROGRAM} & wait $!; wait $!",
+    f"set +e; set -e; {PROGRAM}; echo done", f"set -o errexit; {PROGRAM}; echo done", f"set -eo pipefail; {PROGRAM} | tee log",
     f"{PROGRAM} > log && cat log", f"({PROGRAM})", f"true || true; {PROGRAM}", f"{PROGRAM}; exit",
 ]  # fmt: skip
 HIDDEN = [
@@ -31,6 +32,8 @@ HIDDEN = [
     f"{{ {PROGRAM}; }} | tee log", f"({PROGRAM}) | tee log", f"{PROGRAM} | tee log && echo done", f"set -e; {PROGRAM} | tee log",
     f"set -e; {PROGRAM} && echo done; echo end", f"set -o pipefail; {PROGRAM} | tee log; echo done", f"{PROGRAM} & wait",
     f"{PROGRAM} || {{ echo failed; echo again; }}", f"{PROGRAM} && echo good || echo bad", f"set -e; {PROGRAM} || :",
+    f"set -e; true; set +e; {PROGRAM}; echo done", f"set -o errexit; set +o errexit; {PROGRAM}; echo done",
+    f"set -o pipefail; set +o pipefail; {PROGRAM} | tee log",
     f'{PROGRAM}; echo "ended with $?"', f"exec {PROGRAM} | tee log",
 ]  # fmt: skip
 
@@ -77,6 +80,22 @@ def test_a_script_among_the_files_is_read_in_its_place() -> None:
     assert [(one.code, one.where.pointer) for one in said] == [("TW470", "/files/~1run.sh"), ("TW471", "/files/~1run.sh")]
     assert found("bash", "/run.sh", files={"/run.sh": "cd /app\nexec torchrun t.py\n"}) == []
     assert found("bash", "-c", ". /env.sh; exec bash /run.sh", files={"/run.sh": "torchrun t.py"}) == ["TW470"]
+
+
+@pytest.mark.parametrize(("first", "words", "expected"), [
+    ("#!/bin/bash -e", ("/run.sh",), ["TW470"]),
+    ("#!/bin/bash -e", ("/run.sh", "-e"), ["TW470"]),
+    ("#!/usr/bin/env -S bash -eu", ("/run.sh",), ["TW470"]),
+    ("#!/bin/bash -e", ("bash", "-c", "/run.sh"), ["TW470"]),
+    ("#!/bin/bash", ("/run.sh",), ["TW470", "TW471"]),
+    ("#!/bin/bash", ("/run.sh", "-e"), ["TW470", "TW471"]),
+    ("#!/bin/bash -e", ("bash", "/run.sh"), ["TW470", "TW471"]),
+    ("#!/bin/bash -e\nset +e", ("/run.sh",), ["TW470", "TW471"]),
+    ("#!/usr/bin/env python3", ("/run.sh",), []),
+])  # fmt: skip
+def test_a_script_that_is_the_program_names_its_shell(first: str, words: tuple[str, ...], expected: list[str]) -> None:
+    text = f"{first}\ntorchrun t.py\naws s3 sync a b\n"
+    assert found(*words, files={"/run.sh": text}, file_modes={"/run.sh": "0555"}) == expected
 
 
 def test_the_supervisor_ends_the_whole_group_of_a_script_and_sees_only_its_code() -> None:

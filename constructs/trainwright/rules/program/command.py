@@ -12,7 +12,7 @@ from typing import NamedTuple
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, launches, torch_launches
 from trainwright.command.model import Command
 from trainwright.command.names import SHELLS
-from trainwright.command.reading import read, script
+from trainwright.command.reading import interpreter, read, script
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
@@ -112,11 +112,10 @@ def scripts_of(context: Context, command: Command) -> Iterator[tuple[str, Comman
 def scripts_in(context: Context) -> Iterator[tuple[str, Command]]:
     """Every script of a shell among the run's files, by its path."""
     for path, content in context.run.files.items():
-        if isinstance(content, str) and (path.endswith((".sh", ".bash")) or _SHEBANG.match(content)):
-            yield path, script(content)
-
-
-_SHEBANG = re.compile(rf"#!\s*\S*(?:/|env\s+)(?:{'|'.join(sorted(SHELLS))})\b")
+        if isinstance(content, str):
+            named = {word.base for word in interpreter(content)[:1]}
+            if path.endswith((".sh", ".bash")) or named & SHELLS:
+                yield path, script(content)
 
 
 def arguments(context: Context) -> Iterator[Finding]:
