@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -19,9 +19,6 @@ from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.program.values import variable_findings
 from trainwright.rules.secrets import Environment, secret_findings
 from trainwright.run import EnvValue
-
-if TYPE_CHECKING:
-    pass
 
 LONGEST_VARIABLE = 131_071
 """Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
