@@ -23,7 +23,6 @@ from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.project.argo_cd import build_argo_cd
 from trainwright.project.built import (
     NO_RECORDS,
-    SUFFIX,
     Apart,
     Build,
     BuiltFoundation,
@@ -32,6 +31,7 @@ from trainwright.project.built import (
     Manifest,
     Output,
     foundation_file,
+    run_file,
 )
 from trainwright.project.clashes import Clash, directories_of_others, duplicates, fetched_twice, refused_by_policies, shared_ports
 from trainwright.project.hold import HeldRun, check_held, from_profile
@@ -193,7 +193,7 @@ def demand_profile(sources: Sources, cluster: str) -> None:
 
 
 def _path(file: RunFile) -> str:
-    return f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}{SUFFIX}"
+    return run_file(file.run.cluster, file.run.namespace, file.run.run)
 
 
 def _copied(file: RunFile, held: HeldRun, locator: Locator) -> Output:

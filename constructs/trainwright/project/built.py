@@ -183,7 +183,18 @@ def foundation_file(key: str) -> str:
     return f"{key}/argo-cd{SUFFIX}" if folder == ARGO_CD else f"{key}/foundation/{name}{SUFFIX}"
 
 
+def run_file(cluster: object, namespace: object, run: str) -> str:
+    """Below ``dist/``, of a run."""
+    return f"{cluster}/{namespace}/runs/{run}{SUFFIX}"
+
+
 def run_of(path: str) -> str | None:
     """The run that a file of ``dist/`` is called after, by a path with forward slashes; None for another file."""
     folder, _, name = path.rpartition("/")
     return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
+
+
+def record_of(path: str) -> str | None:
+    """The record that a file of ``dist/`` has by its path, below the folder of records and without its ending."""
+    key = "/".join(path.split("/")[:2])
+    return run_of(path) or (f"foundation/{key}" if path == foundation_file(key) else None)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trainwright.findings import CompileError
 from trainwright.findings.codes import CODES
 from trainwright.model import Fact
-from trainwright.project.built import SUFFIX as DIST_SUFFIX
-from trainwright.project.built import foundation_file, run_of
+from trainwright.project.built import foundation_file, record_of, run_file, run_of
 from trainwright.project.causes import DEFAULTS
-from trainwright.project.record import ARGO_CD, SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written, foundation_title
+from trainwright.project.record import (
+    ARGO_CD,
+    SUFFIX,
+    ClusterRecord,
+    FoundationRecord,
+    RunRecord,
+    as_written,
+    digest,
+    foundation_title,
+)
 from trainwright.project.start import CLAIM
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
@@ -21,10 +29,10 @@ from trainwright.report.facts import block, label, told, with_products
 from trainwright.review.fields import FieldChange, Objects, field_changes, objects
 from trainwright.review.model import Class, CodeChange, FactChange, Review, RunReview, SharedReview
 from trainwright.review.outcome import class_of, outcome, training
-from trainwright.review.side import Side
+from trainwright.review.side import READ, Side
 from trainwright.units import counted
 
-LOCK = "charts/lock/"
+LOCK, DIST = (f"{folder}/" for folder in READ)
 R = TypeVar("R", RunRecord, FoundationRecord, ClusterRecord)
 
 
@@ -42,19 +50,24 @@ class _Comparison:
     def review(self) -> Review:
         changed = self._changed()
         for side in (self.base, self.head):  # one git for all of them
-            side.read(path for path in changed if path.startswith(LOCK))
+            side.read(changed)
         records = [path.removeprefix(LOCK).removesuffix(SUFFIX) for path in changed if path.startswith(LOCK)]
-        runs = [self._run(name) for name in records if "/" not in name]
+        files = {path: record_of(path.removeprefix(DIST)) for path in changed if path.startswith(DIST)}
+        moved = [name for path, name in files.items() if name and (path in self.base.marks) != (path in self.head.marks)]
+        runs = [self._run(name) for name in dict.fromkeys((*records, *moved)) if "/" not in name]
         profiles = dict(self._profile(name.partition("/")[2]) for name in records if name.startswith("clusters/"))
-        foundations = [self._foundation(name.removeprefix("foundation/")) for name in records if name.startswith("foundation/")]
+        keys = [name for name in dict.fromkeys((*records, *files.values())) if name and name.startswith("foundation/")]
+        foundations = [self._foundation(name.removeprefix("foundation/")) for name in keys]
         known = [self._with_cause(run, profiles) for run in runs if run is not None]
         known = self._with_risk(known, [one for one in foundations if one.risk])
-        shared = [*self._touched(profiles, known), *_of_releases(known), *foundations, *self._by_hand(changed)]
+        shared = [*self._touched(profiles, known), *_of_releases(known), *foundations]
+        shared = [one for one in shared if one.facts or one.fields or one.runs]
+        shared += self._by_hand({*files, *self._files(records)}, {*keys, *(run.run for run in known)})
         said = [run for run in known if not _says_nothing(run)]
         order = list(Class)
         return Review(
             self.base.shown, self.head.shown, tuple(sorted(said, key=lambda run: (order.index(run.change), run.run))),
-            tuple(one for one in shared if one.facts or one.fields or one.runs), tuple(self.notes),
+            tuple(shared), tuple(self.notes),
         )
 
     def _changed(self) -> list[str]:
@@ -80,7 +93,7 @@ class _Comparison:
             return None
 
     def _run(self, name: str) -> RunReview | None:
-        last, now = self._record(self.base, RunRecord, name), self._record(self.head, RunRecord, name)
+        last, now = self._in_dist(self.base, name), self._in_dist(self.head, name)
         before, after = (one if one and one.state == "active" else None for one in (last, now))
         if before is None and after is None:
             return None
@@ -91,6 +104,12 @@ class _Comparison:
             name, class_of(last, now), before, after, outcome(name, last, now), training(last, now), facts, fields, codes=codes,
         )
 
+    def _in_dist(self, side: Side, name: str) -> RunRecord | None:
+        """The record of a run; None where it is active and its file is gone, since Argo CD has no such run."""
+        record = self._record(side, RunRecord, name)
+        path = _dist(name, record) if record and record.state == "active" else None
+        return record if path is None or path in side.marks else None
+
     def _fields(
         self, old: str | None, new: str | None, before: RunRecord | None, after: RunRecord | None
     ) -> tuple[FieldChange, ...]:
@@ -99,6 +118,10 @@ class _Comparison:
             return ()
         found = self._objects(self.base, old, before.identity), self._objects(self.head, new, after.identity)
         return () if None in found else tuple(field_changes(found[0] or {}, found[1] or {}))
+
+    def _both(self, path: str) -> tuple[Objects, Objects]:
+        """The objects of a file whose names say no identity, on both sides."""
+        return self._objects(self.base, path) or {}, self._objects(self.head, path) or {}
 
     def _objects(self, side: Side, path: str, identity: str = "") -> Objects | None:
         try:
@@ -115,7 +138,7 @@ class _Comparison:
 
     def _foundation(self, key: str) -> SharedReview:
         """A foundation that changes; what leaves it may take data along."""
-        before, after = (self._objects(side, f"dist/{foundation_file(key)}") or {} for side in (self.base, self.head))
+        before, after = self._both(f"{DIST}{foundation_file(key)}")
         gone = [name for name in before.keys() - after.keys() if name[1] == "PersistentVolumeClaim"]
         risk = "; ".join(_risk(name[3], before[name]) for name in sorted(gone))
         touched = [run for claim in gone for run in self._users(key, claim[3])]
@@ -126,7 +149,7 @@ class _Comparison:
     def _users(self, key: str, claim: str) -> Iterator[str]:
         """Runs of the base that use a claim of a namespace."""
         for path in sorted(self.base.marks):
-            name = run_of(path.removeprefix("dist/")) if path.startswith(f"dist/{key}/runs/") else None
+            name = run_of(path.removeprefix(DIST)) if path.startswith(f"{DIST}{key}/runs/") else None
             record = self._record(self.base, RunRecord, name) if name else None
             if name and record and any(fact == claim for fact_key, fact in record.facts.items() if fact_key.endswith(CLAIM)):
                 yield name
@@ -170,16 +193,46 @@ class _Comparison:
             effect = f"What is said of the cluster {name}. {does}"
             yield SharedReview(title, tuple(run.run for run in touched), changes, effect=effect)
 
-    def _by_hand(self, changed: list[str]) -> Iterator[SharedReview]:
-        """Files that change though no record says so."""
-        for path in changed:
-            parts = path.split("/")
-            if parts[0] != "dist" or len(parts) not in (4, 5) or path not in self.base.marks or path not in self.head.marks:
+    def _files(self, records: list[str]) -> Iterator[str]:
+        """The files of ``dist/`` that some records are of."""
+        for name in records:
+            if name.startswith("foundation/"):
+                yield f"{DIST}{foundation_file(name.removeprefix('foundation/'))}"
+            elif "/" not in name:
+                paths = (_dist(name, self._record(side, RunRecord, name)) for side in (self.base, self.head))
+                yield from (path for path in paths if path)
+
+    def _by_hand(self, paths: Iterable[str], reviewed: Collection[str]) -> Iterator[SharedReview]:
+        """Files that are not what a record says of them, or were not; fields of what is reviewed stand there."""
+        for path in sorted(paths):
+            was, now = self._state(self.base, path), self._state(self.head, path)
+            if not was and not now:
                 continue
-            name = run_of(path.removeprefix("dist/")) or f"foundation/{parts[1]}/{parts[2]}"
-            if f"{LOCK}{name}{SUFFIX}" not in changed:
-                fields = tuple(field_changes(*(self._objects(side, path) or {} for side in (self.base, self.head))))
-                yield SharedReview(f"{path}, edited by hand: its record is the same", (name,), (), fields)
+            name = record_of(path.removeprefix(DIST))
+            ours = name is not None and NO_RECORD not in (was, now)
+            runs = (name,) if name and ours and "/" not in name else ()
+            fields = () if ours and name in reviewed else tuple(field_changes(*self._both(path)))
+            what = now or f"put right: it was {was}"
+            yield SharedReview(f"{path}, {what}", runs, (), fields, effect=EFFECTS.get(now, ""))
+
+    def _state(self, side: Side, path: str) -> str:
+        """What a file of ``dist/`` is against its record; nothing where it is what that says."""
+        entry, data = self._entry(side, path), side.read([path]).get(path)
+        if entry is None:
+            return NO_RECORD if data is not None else ""
+        if data is None:
+            return REMOVED if entry.dist else ""
+        return "" if digest(data) == entry.dist else EDITED
+
+    def _entry(self, side: Side, path: str) -> RunRecord | FoundationRecord | None:
+        """The record that a file of ``dist/`` is there by."""
+        name = record_of(path.removeprefix(DIST))
+        if name is None:
+            return None
+        if "/" in name:
+            return self._record(side, FoundationRecord, name)
+        run = self._record(side, RunRecord, name)
+        return run if run and run.state == "active" and _dist(name, run) in (path, None) else None
 
 
 def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple[FactChange, ...]:
@@ -219,7 +272,7 @@ def _by_lineage(facts: Mapping[str, Fact]) -> str:
 def _dist(run: str, record: RunRecord | None) -> str | None:
     if record is None or not {"cluster", "namespace"} <= record.facts.keys():
         return None
-    return f"dist/{record.facts['cluster']}/{record.facts['namespace']}/runs/{run}{DIST_SUFFIX}"
+    return f"{DIST}{run_file(record.facts['cluster'], record.facts['namespace'], run)}"
 
 
 def _risk(claim: str, manifest: Mapping[str, object]) -> str:
@@ -231,6 +284,13 @@ def _risk(claim: str, manifest: Mapping[str, object]) -> str:
 NO_RESTART = "By itself, this edit restarts no run."
 SHARED = f"What the runs of a namespace share, such as its storage, queues and alerts. {NO_RESTART}"
 TOLD = f"What Argo CD is told; it holds once somebody has applied it. {NO_RESTART}"
+NO_RECORD, REMOVED, EDITED = "there without a record", "removed by hand", "edited by hand"
+"""What a file of ``dist/`` may be other than what its record says."""
+EFFECTS = {
+    NO_RECORD: "Argo CD applies what is in dist/, whoever wrote it.",
+    REMOVED: "Its record still has it. Argo CD removes what was in it, but for what it is told to keep.",
+    EDITED: "Its record says something else, and the next `trainwright synth` writes that.",
+}
 AND = " and "
 """Between two causes."""
 MOST_DEFAULTS = 3

@@ -15,6 +15,8 @@ from pathlib import Path
 
 READ = ("charts/lock", "dist")
 """Folders of a project that hold what a review reads."""
+APPLIED = (".yaml", ".yml", ".json", ".jsonnet")
+"""Ends of the files that Argo CD applies (``manifestFile`` in its reposerver/repository/repository.go), records among them."""
 MAIN = ("origin/main", "main", "origin/master", "master")
 """Branches that a change is compared with; the first that exists."""
 PATIENCE = 120.0
@@ -62,8 +64,9 @@ def folder_side(root: Path, shown: str) -> Side:
     """
     if not (root / "charts").is_dir():
         raise SideError(f"{shown} is neither a revision of this repository nor a folder with charts/")
-    paths = [path for name in READ for path in sorted((root / name).rglob("*.yaml")) if path.is_file() and not path.is_symlink()]
-    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    paths = [path for name in READ for path in sorted((root / name).rglob("*")) if path.name.endswith(APPLIED)]
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
     return Side(shown, {path: mark(data) for path, data in contents.items()}, root, None, contents)
 
 
@@ -80,10 +83,10 @@ def git_side(root: Path, revision: str) -> Side:
     prefix = git(root, "rev-parse", "--show-prefix").decode().rstrip("\n")
     listed = git(root, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *(f"{prefix}{name}" for name in READ))
     marks = {}
-    for line in listed.split(b"\0"):
-        head, _, path = line.partition(b"\t")
-        if head.startswith(b"100") and path.endswith(b".yaml"):  # files; links and submodules are not ours
-            marks[path.decode("utf-8", "replace").removeprefix(prefix)] = head.split()[2].decode()
+    for line in listed.decode("utf-8", "replace").split("\0"):
+        head, _, path = line.partition("\t")
+        if head.startswith("100") and path.endswith(APPLIED):  # files; links and submodules are not ours
+            marks[path.removeprefix(prefix)] = head.split()[2]
     return Side(revision if len(revision) < 40 else revision[:12], marks, root, commit)
 
 
