@@ -28,7 +28,7 @@ from trainwright.reading.document import parse_yaml
 from trainwright.report.facts import block, label, told, with_products
 from trainwright.review.fields import FieldChange, Objects, field_changes, objects
 from trainwright.review.model import Class, CodeChange, FactChange, Review, RunReview, SharedReview
-from trainwright.review.outcome import class_of, outcome, training
+from trainwright.review.outcome import BY_HAND, by_hand, class_of, outcome, training
 from trainwright.review.side import READ, Side
 from trainwright.units import counted
 
@@ -100,9 +100,10 @@ class _Comparison:
         fields = self._fields(_dist(name, before), _dist(name, after), before, after)
         facts = fact_changes(last.facts, after.facts) if last and after and last.state != "done" else ()
         codes = tuple(_code_changes(before, after)) if before and after else ()
-        return RunReview(
-            name, class_of(last, now), before, after, outcome(name, last, now), training(last, now), facts, fields, codes=codes,
-        )
+        words = outcome(name, last, now), training(last, now)
+        if before and after and before.manifests == after.manifests and fields:
+            words = by_hand(name, after), BY_HAND
+        return RunReview(name, class_of(last, now), before, after, *words, facts, fields, codes=codes)
 
     def _in_dist(self, side: Side, name: str) -> RunRecord | None:
         """The record of a run; None where it is active and its file is gone, since Argo CD has no such run."""
@@ -114,10 +115,14 @@ class _Comparison:
         self, old: str | None, new: str | None, before: RunRecord | None, after: RunRecord | None
     ) -> tuple[FieldChange, ...]:
         """Of a run that both sides have: all objects of one that comes or goes are no change to look at."""
-        if old is None or new is None or before is None or after is None or before.manifests == after.manifests:
+        if old is None or new is None or before is None or after is None or self._same(old, new):
             return ()
         found = self._objects(self.base, old, before.identity), self._objects(self.head, new, after.identity)
         return () if None in found else tuple(field_changes(found[0] or {}, found[1] or {}))
+
+    def _same(self, old: str, new: str) -> bool:
+        """Whether a file has the contents that it had; a record that is the same does not show it."""
+        return self.base.read([old]).get(old) == self.head.read([new]).get(new)
 
     def _both(self, path: str) -> tuple[Objects, Objects]:
         """The objects of a file whose names say no identity, on both sides."""
@@ -206,6 +211,8 @@ class _Comparison:
         """Files that are not what a record says of them, or were not; fields of what is reviewed stand there."""
         for path in sorted(paths):
             was, now = self._state(self.base, path), self._state(self.head, path)
+            if not was and not now and self._says_too_little(path):
+                now = BOTH_EDITED
             if not was and not now:
                 continue
             name = record_of(path.removeprefix(DIST))
@@ -223,6 +230,13 @@ class _Comparison:
         if data is None:
             return REMOVED if entry.dist else ""
         return "" if digest(data) == entry.dist else EDITED
+
+    def _says_too_little(self, path: str) -> bool:
+        """Whether objects of a file change that are the same by its record."""
+        before, after = self._entry(self.base, path), self._entry(self.head, path)
+        if before is None or after is None or before.manifests != after.manifests or self._same(path, path):
+            return False
+        return any(field_changes(*self._both(path)))
 
     def _entry(self, side: Side, path: str) -> RunRecord | FoundationRecord | None:
         """The record that a file of ``dist/`` is there by."""
@@ -285,11 +299,13 @@ NO_RESTART = "By itself, this edit restarts no run."
 SHARED = f"What the runs of a namespace share, such as its storage, queues and alerts. {NO_RESTART}"
 TOLD = f"What Argo CD is told; it holds once somebody has applied it. {NO_RESTART}"
 NO_RECORD, REMOVED, EDITED = "there without a record", "removed by hand", "edited by hand"
+BOTH_EDITED = "edited by hand, together with its record"
 """What a file of ``dist/`` may be other than what its record says."""
 EFFECTS = {
     NO_RECORD: "Argo CD applies what is in dist/, whoever wrote it.",
     REMOVED: "Its record still has it. Argo CD removes what was in it, but for what it is told to keep.",
     EDITED: "Its record says something else, and the next `trainwright synth` writes that.",
+    BOTH_EDITED: "By its record no object in it changes: no `trainwright synth` writes such a pair.",
 }
 AND = " and "
 """Between two causes."""

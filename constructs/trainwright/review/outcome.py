@@ -10,6 +10,7 @@ from trainwright.review.model import Class
 NOT_KNOWN = "what it goes on from is not known: its file does not say who saves (checkpoints.by)"
 PERHAPS = "goes on or begins anew, which is not known: nobody says who saves"
 AGAIN = "starts again at step 0"
+BY_HAND = "does what nobody knows: its file in dist/ is edited by hand"
 
 
 def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
@@ -59,6 +60,11 @@ def outcome(run: str, before: RunRecord | None, after: RunRecord | None) -> str:
     if before.manifests != after.manifests:
         return f"{name} goes on, and no pod restarts: only what stands beside its pods changes"
     return f"{name} goes on; no object changes"
+
+
+def by_hand(run: str, record: RunRecord) -> str:
+    """What happens to a run whose objects change, though by its record they do not."""
+    return f"what {run}-{record.identity} does is not known: its file in dist/ is edited by hand"
 
 
 def _stop(run: str, record: RunRecord) -> str:

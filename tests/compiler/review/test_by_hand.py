@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.compiler.projects import ROOT
 
+from trainwright.project.record import digest
 from trainwright.review import Class, Review, SharedReview, Side, folder_side, review
 from trainwright.review.side import mark
 
@@ -77,7 +78,22 @@ def test_a_run_that_changes_may_be_edited_by_hand_as_well(base: Side) -> None:
     identity = texts[record].replace(b"3.0e-4", b"2.0e-4")
     found = review(base, changed(base, {record: identity, FILE: texts[FILE].replace(b"completions: 4", b"completions: 5")}))
     assert [run.run for run in found.runs] == [RUN]
+    assert [one.path for one in found.runs[0].fields] == ["spec.completions"]
     assert f"{FILE}, edited by hand" in [one.title for one in found.shared]
+
+
+def test_a_record_that_goes_along_with_an_edit_by_hand_hides_nothing(base: Side) -> None:
+    record = f"charts/lock/{RUN}.yaml"
+    texts = base.read([record, FILE])
+    edited = texts[FILE].replace(b"completions: 4", b"completions: 5")
+    known = texts[record].replace(digest(texts[FILE]).encode(), digest(edited).encode())
+    found = review(base, changed(base, {record: known, FILE: edited}))
+    (run,) = found.runs
+    assert [(one.path, one.before, one.after) for one in run.fields] == [("spec.completions", "4", "5")]
+    assert "is not known: its file in dist/ is edited by hand" in run.outcome
+    titles = [one.title for one in found.shared]
+    assert f"{FILE}, edited by hand, together with its record" in titles
+    assert not [title for title in titles if "comments and records alone" in title]
 
 
 def test_an_edit_by_hand_that_is_taken_back_is_said(base: Side) -> None:
