@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from trainwright.report.facts import shown
 from trainwright.review.fields import FieldChange
 from trainwright.review.lines import field, findings, some, summary
-from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
+from trainwright.review.model import FactChange, Review, RunReview, SharedReview
 
 LIMIT = 65_536
 """Characters that GitHub takes in a comment; we count bytes of UTF-8, of which there are no fewer."""
@@ -66,19 +66,19 @@ def _row(run: RunReview) -> str:
 
 
 def _run(run: RunReview) -> str:
-    lines = [f"\n### {_code(run.run)}: {run.change.words}\n\n{_outcome(run)}\n"]
+    lines = [f"\n### {_code(run.run)}: {run.change.words}\n\n{_code(run.outcome)}\n"]
     if run.cause:
         lines.append(f"\nIts own file is the same. The cause: {_code(run.cause)}.\n")
     lines += _facts(run.facts)
     lines += [f"\n- {label}, as estimated for the new plan: {_code(said)}" for label, said in run.estimates.items()]
-    lines += [f"\n- {grade}: {_code(said)}" for grade, said in findings(run)]
+    lines += [f"\n- {_code(grade)}: {_code(said)}" for grade, said in findings(run)]
     return "".join(lines).rstrip("\n") + "\n"
 
 
 def _shared(shared: SharedReview) -> str:
     touched = f"\nTouches {_code(some(shared.runs))}.\n" if shared.runs else ""
     risk = f"\n**Data at risk:** {_code(shared.risk)}\n" if shared.risk else ""
-    effect = f"\n{shared.effect}\n" if shared.effect else ""
+    effect = f"\n{_code(shared.effect)}\n" if shared.effect else ""
     return f"\n### {_code(shared.title)}\n{effect}{touched}{risk}{''.join(_facts(shared.facts))}"
 
 
@@ -113,11 +113,6 @@ def _fold(fields: Sequence[FieldChange]) -> str:
         return ""
     lines = "\n".join(field(one) for one in fields).replace("`", "'")
     return f"\n<details><summary>Kubernetes fields ({len(fields)})</summary>\n\n```text\n{lines}\n```\n</details>\n"
-
-
-def _outcome(run: RunReview) -> str:
-    """Names of ours in plain words; the reason of a hold is anybody's text."""
-    return _code(run.outcome) if run.change is Class.HELD else run.outcome.replace("`", "'").replace("_", "\\_")
 
 
 def _code(text: str) -> str:

@@ -180,7 +180,7 @@ def test_findings_are_new_on_one_way_and_gone_on_the_other(warned: Scratch) -> N
     assert run_of(back, "llama-1b-ddp")["codes"] == [{**code, "before": "warning", "after": None}]
     assert "  gone: warning TW203: linear scaling with Adam" in warned.run("diff", "warned", "main").stdout
     comment = warned.run("diff", "warned", "main", "--format", "markdown").stdout
-    assert "- gone: warning TW203: `linear scaling with Adam`" in comment
+    assert "- `gone: warning TW203`: `linear scaling with Adam`" in comment
 
 
 def test_a_new_finding_has_its_message_where_the_head_is_compiled(warned: Scratch) -> None:
