@@ -10,7 +10,7 @@ from typing import TypeVar
 from trainwright.findings import CompileError
 from trainwright.findings.codes import CODES
 from trainwright.model import Fact
-from trainwright.project.built import foundation_file, record_of, run_file, run_of
+from trainwright.project.built import foundation_file, record_of, run_file
 from trainwright.project.causes import DEFAULTS
 from trainwright.project.record import (
     ARGO_CD,
@@ -94,7 +94,7 @@ class _Comparison:
 
     def _run(self, name: str) -> RunReview | None:
         last, now = self._in_dist(self.base, name), self._in_dist(self.head, name)
-        before, after = (one if one and one.state == "active" else None for one in (last, now))
+        before, after = _active(last), _active(now)
         if before is None and after is None:
             return None
         fields = self._fields(_dist(name, before), _dist(name, after), before, after)
@@ -108,7 +108,7 @@ class _Comparison:
     def _in_dist(self, side: Side, name: str) -> RunRecord | None:
         """The record of a run; None where it is active and its file is gone, since Argo CD has no such run."""
         record = self._record(side, RunRecord, name)
-        path = _dist(name, record) if record and record.state == "active" else None
+        path = _dist(name, _active(record))
         return record if path is None or path in side.marks else None
 
     def _fields(
@@ -146,17 +146,20 @@ class _Comparison:
         before, after = self._both(f"{DIST}{foundation_file(key)}")
         gone = [name for name in before.keys() - after.keys() if name[1] == "PersistentVolumeClaim"]
         risk = "; ".join(_risk(name[3], before[name]) for name in sorted(gone))
-        touched = [run for claim in gone for run in self._users(key, claim[3])]
+        touched = tuple(self._users(key, {name[3] for name in gone})) if gone else ()
         fields = tuple(field_changes(before, after))
         effect = TOLD if key.startswith(ARGO_CD) else SHARED
-        return SharedReview(foundation_title(key), tuple(dict.fromkeys(touched)), (), fields, risk, effect)
+        return SharedReview(foundation_title(key), touched, (), fields, risk, effect)
 
-    def _users(self, key: str, claim: str) -> Iterator[str]:
-        """Runs of the base that use a claim of a namespace."""
-        for path in sorted(self.base.marks):
-            name = run_of(path.removeprefix(DIST)) if path.startswith(f"{DIST}{key}/runs/") else None
-            record = self._record(self.base, RunRecord, name) if name else None
-            if name and record and any(fact == claim for fact_key, fact in record.facts.items() if fact_key.endswith(CLAIM)):
+    def _users(self, key: str, claims: Collection[Fact]) -> Iterator[str]:
+        """Runs of the base that use claims of a namespace and are not done: one that is paused is to find its checkpoints."""
+        paths = [path for path in sorted(self.base.marks) if path.startswith(LOCK)]
+        self.base.read(paths)
+        for name in (path.removeprefix(LOCK).removesuffix(SUFFIX) for path in paths):
+            record = self._record(self.base, RunRecord, name) if "/" not in name else None
+            if record is None or record.state == "done" or not (_dist(name, record) or "").startswith(f"{DIST}{key}/"):
+                continue
+            if any(fact in claims for fact_key, fact in record.facts.items() if fact_key.endswith(CLAIM)):
                 yield name
 
     def _with_risk(self, runs: list[RunReview], foundations: list[SharedReview]) -> list[RunReview]:
@@ -166,8 +169,9 @@ class _Comparison:
             for name in foundation.runs:
                 run = known.get(name)
                 if run is None:
-                    before, after = (self._record(side, RunRecord, name) for side in (self.base, self.head))
-                    run = RunReview(name, Class.COSMETIC, before, after, outcome(name, before, after), training(before, after))
+                    last, now = (self._record(side, RunRecord, name) for side in (self.base, self.head))
+                    words = outcome(name, last, now), training(last, now)
+                    run = RunReview(name, Class.COSMETIC, _active(last), _active(now), *words)
                 known[name] = replace(run, change=Class.DATA_AT_RISK, outcome=f"{foundation.risk}; {run.outcome}")
         return list(known.values())
 
@@ -245,8 +249,8 @@ class _Comparison:
             return None
         if "/" in name:
             return self._record(side, FoundationRecord, name)
-        run = self._record(side, RunRecord, name)
-        return run if run and run.state == "active" and _dist(name, run) in (path, None) else None
+        run = _active(self._record(side, RunRecord, name))
+        return run if _dist(name, run) in (path, None) else None
 
 
 def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple[FactChange, ...]:
@@ -281,6 +285,10 @@ def _code_changes(before: RunRecord, after: RunRecord) -> Iterator[CodeChange]:
 
 def _by_lineage(facts: Mapping[str, Fact]) -> str:
     return str(facts.get("checkpoints")).replace(str(facts.get("checkpoints.lineage")), "")
+
+
+def _active(record: RunRecord | None) -> RunRecord | None:
+    return record if record and record.state == "active" else None
 
 
 def _dist(run: str, record: RunRecord | None) -> str | None:
