@@ -74,6 +74,8 @@ def _leaves(before: Any, after: Any, path: str) -> Iterator[Leaf]:
             return
     both = _named(before), _named(after)
     if both[0] is not None and both[1] is not None:
+        if isinstance(before, list) and isinstance(after, list):
+            yield from _order(list(both[0]), list(both[1]), path)
         for key in dict.fromkeys((*both[1], *both[0])):
             yield from _leaves(both[0].get(key), both[1].get(key), f"{path}{_step(key, path)}")
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -81,6 +83,13 @@ def _leaves(before: Any, after: Any, path: str) -> Iterator[Leaf]:
             yield from _leaves(old, new, f"{path}[{index}]")
     else:
         yield path, *_shown(_text(before), _text(after))
+
+
+def _order(before: Sequence[str], after: Sequence[str], path: str) -> Iterator[Leaf]:
+    """Of items that both lists have: init containers run one after the other, and a variable is read by those below it."""
+    old, new = [key for key in before if key in after], [key for key in after if key in before]
+    if old != new:
+        yield f"{path} (order)", *_shown(*(_text(", ".join(key[1:-1] for key in keys)) for keys in (old, new)))
 
 
 def _named(value: Any) -> Mapping[str, Any] | None:

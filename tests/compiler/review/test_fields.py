@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright.manifest.kinds import ObjectKey
-from trainwright.review.fields import LONGEST, field_changes
+from trainwright.review.fields import LONGEST, Leaf, field_changes
 
 OPTIONS = "torchrun " + " ".join(f"--option-{number}={number}" for number in range(20))
 
@@ -32,3 +32,21 @@ def test_other_texts_are_shown_from_their_beginning() -> None:
     texts = shown(OPTIONS, f"exec {OPTIONS}")
     assert texts == (f"{OPTIONS[:LONGEST - 25]}... ({len(OPTIONS)} characters)",
                      f"{f'exec {OPTIONS}'[:LONGEST - 25]}... ({len(OPTIONS) + 5} characters)")
+
+
+INIT = [{"name": "fetch", "image": "a"}, {"name": "unpack", "image": "b"}]
+
+
+@pytest.mark.parametrize(("before", "after", "changes"), [
+    (INIT, INIT[::-1], [("spec.args (order)", "fetch, unpack", "unpack, fetch")]),
+    (INIT, [{"name": "new"}, INIT[1], {**INIT[0], "image": "c"}], [
+        ("spec.args (order)", "fetch, unpack", "unpack, fetch"), ("spec.args[new]", None, '{"name": "new"}'),
+        ("spec.args[fetch].image", "a", "c"),
+    ]),
+    (INIT, [*INIT, {"name": "new"}], [("spec.args[new]", None, '{"name": "new"}')]),
+    ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}, []),
+])  # fmt: skip
+def test_another_order_of_named_items_is_a_change(before: object, after: object, changes: list[Leaf]) -> None:
+    key = ObjectKey("batch", "Job", "training", "example")
+    found = field_changes({key: {"spec": {"args": before}}}, {key: {"spec": {"args": after}}})
+    assert [(one.path, one.before, one.after) for one in found] == changes
