@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from trainwright.page.data import details, rows
+from trainwright.page.data import details, rows, shared
 from trainwright.project.built import Build
 from trainwright.project.load import Project
 from trainwright.project.status import last_records
@@ -37,6 +37,8 @@ def page(project: Project, build: Build, review: Review | None, watch: Watch) ->
     data = {
         "project": project.root.resolve().name,
         "diff": f"{review.base} to {review.head}: {summary(review)}" if review else "",
+        "shared": shared(review) if review else [],
+        "notes": list(review.notes) if review else [],
         "runs": listed,
         "details": packed,
     }

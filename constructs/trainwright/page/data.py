@@ -1,4 +1,4 @@
-"""What the page shows, as plain JSON: a row for each run, and what stands behind it."""
+"""What the page shows, as plain JSON: a row for each run, what stands behind it, and what changes for several of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from trainwright.project.load import Project
 from trainwright.project.record import RunRecord
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_rows
-from trainwright.review.model import RunReview
+from trainwright.review.lines import some
+from trainwright.review.model import Review, RunReview, SharedReview
 
 Data = dict[str, Any]
 
 
 def rows(build: Build, changes: Mapping[str, RunReview]) -> list[Data]:
-    """One for each run of the project, by name: what the list shows and is searched by."""
+    """One for each run of the project, and for each that has left it, by name: what the list shows and is searched by."""
     known = [_row(name, built, build) for name, built in build.users.items()]
     known += [_bare(name, "done", file.run.team, file.run.cluster, file.run.queue) for name, file in build.done.items()]
     known += [_bare(name, "does not compile") for name in build.failures if name not in build.users]
+    there = {row["run"] for row in known}
+    known += [_gone(name, change) for name, change in changes.items() if name not in there]
     for row in known:
         change = changes.get(row["run"])
         row["change"] = change.change.words if change else ""
@@ -42,6 +45,12 @@ def _row(name: str, built: BuiltRun, build: Build) -> Data:
         "target": plan.target_title,
         "warnings": warnings,
     }
+
+
+def _gone(name: str, change: RunReview) -> Data:
+    """A run without a file, as its last record had it."""
+    facts = change.before.facts if change.before else {}
+    return _bare(name, "gone", *(str(facts.get(key, "")) for key in ("team", "cluster", "queue")))
 
 
 def _bare(name: str, state: str, team: str = "", cluster: str = "", queue: str | None = None) -> Data:
@@ -73,10 +82,23 @@ def _findings(build: Build, name: str, built: BuiltRun | None) -> Sequence[Findi
 def _change(change: RunReview | None) -> Data | None:
     if change is None:
         return None
-    facts = [[one.label, _said(one.before), _said(one.after)] for one in change.facts]
-    fields = [[f"{one.object} {one.path}", _said(one.before), _said(one.after)] for one in change.fields]
     said = f"{change.change.words}; training {change.training}"
-    return {"class": said, "outcome": change.outcome, "cause": change.cause, "facts": facts, "fields": fields}
+    return {"class": said, "outcome": change.outcome, "cause": change.cause, **_differences(change)}
+
+
+def shared(review: Review) -> list[Data]:
+    """What changes for several runs, and files that are not what their records say."""
+    return [
+        {"title": one.title, "risk": one.risk, "effect": one.effect, "runs": some(one.runs), **_differences(one)}
+        for one in review.shared
+    ]
+
+
+def _differences(of: RunReview | SharedReview) -> Data:
+    """Rows of what there was and is."""
+    facts = [[one.label, _said(one.before), _said(one.after)] for one in of.facts]
+    fields = [[f"{one.object} {one.path}".rstrip(), _said(one.before), _said(one.after)] for one in of.fields]
+    return {"facts": facts, "fields": fields}
 
 
 def _said(value: object) -> str:

@@ -20,6 +20,7 @@ from tests.compiler.example import compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 from tests.programs import found, needs
 
+from trainwright.page import page as page_of
 from trainwright.page.data import details
 from trainwright.page.drawing import drawing
 from trainwright.project.build import build_project
@@ -27,6 +28,7 @@ from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 from trainwright.project.record import RunRecord
 from trainwright.report.facts import plan_facts
+from trainwright.review import Class, Review, RunReview, SharedReview
 
 CHROMIUM, DRIVER = found("chromium"), found("chromedriver")
 needs_chromium = needs("chromium", "chromedriver")
@@ -114,6 +116,13 @@ def test_the_list_has_every_run_and_is_filtered_and_grouped(page: Chrome) -> Non
     page.find_element(By.ID, "changed").click()
     assert "llama-1b-ddp" in shown(page)
     assert "ray-lm" not in shown(page)
+
+
+@needs_chromium
+def test_what_changes_for_several_runs_stands_above_them(page: Chrome) -> None:
+    titles = [one.text for one in page.find_elements(By.CSS_SELECTOR, "#shared > details > summary")]
+    assert "DATA AT RISK: foundation kubeflow-a100/training-host" in titles
+    assert "profile h100-ib" in titles
 
 
 @needs_chromium
@@ -215,6 +224,22 @@ def test_no_text_of_a_run_ends_the_data(written: Path) -> None:
 
 def test_a_base_that_is_no_revision_is_said(edited: Scratch) -> None:
     assert_ended(edited.run("page", "--diff", "nowhere"), 2, "nowhere")
+
+
+def test_what_has_left_and_what_is_shared_is_in_the_data(fleet: Build) -> None:
+    facts = {"team": "nlp", "cluster": "laptop", "queue": "research", "checkpoints.by": "own"}
+    gone = RunReview("left", Class.RETIRED, RunRecord(identity="a", file="", facts=facts), None, "job left-a is stopped", "ends")
+    claim = SharedReview("foundation laptop/training", ("left",), risk="the storage out is gone", effect="By itself nothing.")
+    empty = fleet._replace(runs={}, paused={}, done={}, failures={})
+    text = page_of(Project(ROOT), empty, Review("main", "here", (gone,), (claim,), ("a note",)), lambda names, _: names)
+    (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)
+    found: dict[str, Any] = json.loads(data)
+    (row,) = found["runs"]
+    assert (row["run"], row["state"], row["change"], row["team"], row["cluster"]) == ("left", "gone", "retired", "nlp", "laptop")
+    assert "left" in found["details"]
+    (shared,) = found["shared"]
+    assert (shared["title"], shared["risk"], shared["runs"]) == ("foundation laptop/training", "the storage out is gone", "left")
+    assert found["notes"] == ["a note"]
 
 
 def test_what_runs_ask_of_their_queue_together_is_a_row(fleet: Build) -> None:

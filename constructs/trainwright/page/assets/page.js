@@ -73,12 +73,23 @@ async function unpack(packed) {
 const table = (className, lines, cells) => element("table", { className }, ...lines.map((line) => element("tr", {}, ...cells(line))));
 const cell = (text, className = "") => element("td", { className, textContent: text });
 
-function changes(change) {
+function differences(of) {
   const part = (lines) => table("changes", lines, ([label, before, after]) => [cell(label), cell(before, "before"), cell(after, "after")]);
-  const fields = element("details", {}, element("summary", { textContent: `Kubernetes fields (${change.fields.length})` }), part(change.fields));
-  return [element("h3", { textContent: `This change: ${change.class}` }), element("p", { textContent: change.outcome }),
-    change.cause ? element("p", { textContent: `Its own file is the same; the cause: ${change.cause}` }) : null,
-    change.facts.length ? part(change.facts) : null, change.fields.length ? fields : null];
+  const fields = element("details", {}, element("summary", { textContent: `Kubernetes fields (${of.fields.length})` }), part(of.fields));
+  return [of.facts.length ? part(of.facts) : null, of.fields.length ? fields : null];
+}
+
+const said = (text) => (text ? element("p", { textContent: text }) : null);
+
+function changes(change) {
+  return [element("h3", { textContent: `This change: ${change.class}` }), said(change.outcome),
+    said(change.cause && `Its own file is the same; the cause: ${change.cause}`), ...differences(change)];
+}
+
+/** What changes for several runs: its title, and the rest folded. */
+function shared(one) {
+  const title = element("summary", { className: one.risk ? "bad" : "", textContent: `${one.risk ? "DATA AT RISK: " : ""}${one.title}` });
+  return element("details", {}, title, said(one.risk), said(one.effect), said(one.runs && `Touches ${one.runs}.`), ...differences(one));
 }
 
 function finding(one) {
@@ -152,6 +163,7 @@ async function contentOf(name) {
 
 byId("project").textContent = data.project;
 byId("diff").textContent = data.diff;
+byId("shared").append(...data.shared.map(shared), ...data.notes.map((note) => said(`note: ${note}`)));
 byId("only").hidden = !data.diff;
 fleet.querySelector("thead").append(element("tr", { role: "row" }, ...columns.map(([key, label]) =>
   element("th", { role: "columnheader", scope: "col", textContent: label, className: key === "gpus" ? "number" : "" }))));
