@@ -46,7 +46,7 @@ class Class(StrEnum):
             Class.PAUSED: "the run's job is stopped if it still runs, until the run is active again",
             Class.RETIRED: "the run is gone, or marked as done: its job is stopped if it still runs",
             Class.HELD: "the run keeps the job that it has, though new settings would restart it",
-            Class.COSMETIC: "pods go on; labels, alerts or comments beside them change",
+            Class.COSMETIC: "pods go on; labels, alerts, comments, network policies or disruption budgets beside them change",
         }[self]
 
 

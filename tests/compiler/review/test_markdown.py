@@ -8,6 +8,7 @@ import pytest
 
 from trainwright.project.record import Hold, RunRecord
 from trainwright.review import Class, FactChange, Review, RunReview, SharedReview
+from trainwright.review.fields import FieldChange
 from trainwright.review.markdown import markdown
 from trainwright.review.model import CodeChange
 from trainwright.review.outcome import outcome, training
@@ -36,6 +37,15 @@ def test_findings_and_what_is_shared_stand_in_code() -> None:
     run = RunReview("run", Class.COSMETIC, None, None, "goes on", "goes on", codes=(CodeChange(EVIL, EVIL, EVIL, EVIL),))
     shared = SharedReview(EVIL, (EVIL,), (FactChange(EVIL, EVIL, EVIL, EVIL),), risk=EVIL, effect=EVIL)
     assert "acme" not in outside_of_code(run, shared)
+
+
+def test_no_restart_does_not_mean_that_the_run_stays_fenced() -> None:
+    gone = FieldChange("NetworkPolicy run", "", "there", None)
+    run = RunReview("run", Class.COSMETIC, record("a"), record("a"), "goes on", "goes on", fields=(gone,))
+    text = markdown(Review("main", "here", (run,), (), ()))
+    assert "NetworkPolicy run: gone" in text
+    (meaning,) = [line for line in text.splitlines() if line.startswith("- **no restart**")]
+    assert "network policies" in meaning
 
 
 def outside_of_code(run: RunReview, *shared: SharedReview) -> str:
