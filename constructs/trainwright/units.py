@@ -8,6 +8,7 @@ too, as messages write them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -19,11 +20,20 @@ from trainwright_trainer.contract.base import MAX_INTEGER
 
 GIB = 2**30
 LONGEST_TEXT = 64
+MOST_NAMED = 10
+"""Runs, files or values that a message names; of the others it says how many there are."""
 
 
 def counted(number: int, what: str) -> str:
     """``1 node``, ``1,024 nodes``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def some(texts: Iterable[str]) -> str:
+    """``a, b``; of many the first ones, and how many more there are."""
+    named = list(texts)
+    more = len(named) - MOST_NAMED
+    return ", ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def literal(value: object) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from trainwright.apply.inventory import FOUNDATION, Inventory
 from trainwright.apply.plan import Live
 from trainwright.operators.operator import makes_pods
-from trainwright.project.built import SUFFIX
+from trainwright.project.built import SUFFIX, foundation_file, run_file
 from trainwright.project.record import RunRecord, as_written, record_text
 from trainwright.project.start import place_of
 from trainwright.review.side import READ, Side, SideError, folder_side, git_side, mark
@@ -107,12 +107,12 @@ def _run(side: Side | None, inventory: Inventory, run: str, workload: str) -> Ma
 
 
 def _paths(inventory: Inventory, run: str) -> tuple[str, str]:
-    return f"{READ[0]}/{run}.yaml", f"{READ[1]}/{inventory.cluster}/{inventory.namespace}/runs/{run}{SUFFIX}"
+    return f"{READ[0]}/{run}.yaml", f"{READ[1]}/{run_file(inventory.cluster, inventory.namespace, run)}"
 
 
 def _foundation(inventory: Inventory) -> tuple[str, ...]:
     cluster, namespace = inventory.cluster, inventory.namespace
     return (
         f"{READ[0]}/clusters/{cluster}.yaml", f"{READ[0]}/foundation/{cluster}/{namespace}.yaml",
-        f"{READ[1]}/{cluster}/{namespace}/foundation/{namespace}{SUFFIX}",
+        f"{READ[1]}/{foundation_file(f'{cluster}/{namespace}')}",
     )  # fmt: skip

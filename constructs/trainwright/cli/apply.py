@@ -26,9 +26,9 @@ from trainwright.project.processors import over_processors
 from trainwright.project.record import Records
 from trainwright.project.scope import obstacles
 from trainwright.project.status import compare, compare_runs, last_records
-from trainwright.review.lines import some
 from trainwright.review.side import SideError
 from trainwright.review.text import text
+from trainwright.units import some
 
 
 def command(

@@ -13,8 +13,8 @@ from trainwright.project.load import Project
 from trainwright.project.record import RunRecord
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_rows
-from trainwright.review.lines import some
 from trainwright.review.model import Review, RunReview, SharedReview
+from trainwright.units import some
 
 Data = dict[str, Any]
 

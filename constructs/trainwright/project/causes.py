@@ -16,14 +16,12 @@ from trainwright.model import Fact
 from trainwright.project.changes import changed_facts, differences, object_key
 from trainwright.project.hold import objects_in
 from trainwright.report.facts import profile_facts
+from trainwright.units import some
 
 if TYPE_CHECKING:
     from trainwright.project.built import BuiltRun
     from trainwright.project.load import Project
     from trainwright.project.record import ClusterRecord, Records, RunRecord
-
-MOST_NAMED = 10
-"""Runs, or values of a profile, that a message names; of the others it says how many there are."""
 
 Change = tuple[str, Fact | None, Fact | None]
 """Path in a profile or in a run, and what stood there and stands there now; None for nothing."""
@@ -78,7 +76,7 @@ def restarts(
         where, what = _said_of(cause, first, records.runs[names[0]])
         *others, last = _parts(_changed(project, first, records.runs[names[0]].identity)) or ["the objects"]
         parts = f"{', '.join(others)} and {last}" if others else last
-        runs = _some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
+        runs = some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
         count = "1 run, which" if len(names) == 1 else f"{len(names)} runs, which"
         fix = (f"undo it; or let the runs restart with `trainwright roll {' '.join(names)}`; or keep them as they are with "
                f"`trainwright hold {' '.join(names)}`")
@@ -105,10 +103,10 @@ def _said_of(cause: Cause, run: BuiltRun, entry: RunRecord) -> tuple[Where, str]
     locate, shown = run.file.locator(run.cluster), run.file.defaulted.file or DEFAULTS
     changes = [(f"profile {cause.cluster}", cause.profile)] if cause.profile else []
     changes += [(shown, cause.defaults)] if cause.defaults else []
-    said = [f"{what}: {_some(f'{path} {_said(old)} → {_said(new)}' for path, old, new in each)}" for what, each in changes]
+    said = [f"{what}: {some(f'{path} {_said(old)} → {_said(new)}' for path, old, new in each)}" for what, each in changes]
     if cause.module:
         values = changed_facts(entry.facts, run.facts)
-        said.append(f"a file that {cause.module} imports or reads{f' ({_some(values)})' if values else ''}")
+        said.append(f"a file that {cause.module} imports or reads{f' ({some(values)})' if values else ''}")
     if cause.release:
         said.append(f"trainwright {cause.release} → {version('trainwright')}")
     where = locate.run("/run")
@@ -178,9 +176,3 @@ def _parts(changed: Iterable[tuple[str, str]]) -> list[str]:
     """What people call what changed."""
     parts = {next((name for pattern, name in _PARTS if re.search(pattern, pointer)), None) for pointer, _ in changed}
     return [name for _, name in _PARTS if name in parts]
-
-
-def _some(texts: Iterable[str]) -> str:
-    named = list(texts)
-    more = len(named) - MOST_NAMED
-    return ", ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

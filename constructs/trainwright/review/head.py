@@ -13,8 +13,8 @@ from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for, na
 from trainwright.project.record import Records, digest
 from trainwright.project.status import last_records
 from trainwright.report.facts import ENTRIES
-from trainwright.review.lines import some
 from trainwright.review.model import Class, Review, RunReview
+from trainwright.units import some
 
 MOST_COMPILED = 25
 """Runs that are compiled for their estimates and warnings; of more, none."""

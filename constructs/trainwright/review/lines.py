@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from trainwright.report.facts import shown
 from trainwright.review.fields import FieldChange
@@ -48,12 +48,3 @@ def field(change: FieldChange) -> str:
         return f"{change.object}: {'new' if change.before is None else 'gone'}"
     old, new = ("(nothing)" if value is None else value for value in (change.before, change.after))
     return f"{change.object} {change.path}: {old} -> {new}"
-
-
-MOST_NAMED = 10
-"""Runs, or files, that are named; of the others it is said how many there are."""
-
-
-def some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

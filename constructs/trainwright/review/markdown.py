@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainwright.report.facts import shown
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import field, findings, some, summary
+from trainwright.review.lines import field, findings, summary
 from trainwright.review.model import FactChange, Review, RunReview, SharedReview
+from trainwright.units import some
 
 LIMIT = 65_536
 """Characters that GitHub takes in a comment; we count bytes of UTF-8, of which there are no fewer."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import fact, field, findings, some, summary
+from trainwright.review.lines import fact, field, findings, summary
 from trainwright.review.model import Review, RunReview
+from trainwright.units import some
 
 MOST_FIELDS = 20
 """Kubernetes fields of one run, or of one foundation, that are listed."""
