@@ -144,6 +144,23 @@ def test_the_time_limit_of_the_rehearsal(tmp_path: Path) -> None:
     assert (outcome.status, outcome.reason, outcome.exit_code) == ("Failed", "Timeout", 1)
 
 
+@pytest.mark.parametrize(("limit", "reason"), [({"ready_seconds": 0.2}, "PodNeverReady"), ({"timeout_seconds": 1.0}, "Timeout")])
+def test_a_pod_that_is_told_to_end_before_its_containers_ran_has_failed(
+    limit: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    never = {"exec": {"command": ["python", "-c", "raise SystemExit(1)"]}, "timeoutSeconds": 20}
+    sidecar = {
+        "name": "relay", "image": "x", "restartPolicy": "Always", "command": ["python", "-c", "import time; time.sleep(600)"],
+        "startupProbe": never,
+    }
+    found = manifests("raise SystemExit(1)")
+    of_kind(found, "Job")["spec"]["template"]["spec"]["initContainers"] = [sidecar]
+    outcome, recorder = play(found, tmp_path / "w", **limit)
+    assert (outcome.status, outcome.reason, outcome.exit_code) == ("Failed", reason, 1)
+    assert not recorder.started
+    assert [(one.name, one.exit_code) for one in outcome.pods[0].containers] == [("main", KILLED)]
+
+
 def test_readiness_that_nobody_answers_says_who_listens(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, socket, time\n"

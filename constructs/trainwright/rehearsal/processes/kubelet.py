@@ -18,6 +18,7 @@ from trainwright.operators.ending import ContainerEnd, PodEnd
 from trainwright.rehearsal.networks.network import Network
 from trainwright.rehearsal.observer import Observer
 from trainwright.rehearsal.processes.container import ContainerRun, LocalProcess, set_up
+from trainwright.rehearsal.processes.container_init import KILLED
 from trainwright.rehearsal.processes.place import publish, write_hosts
 from trainwright.rehearsal.processes.ray import ask_at
 from trainwright.rehearsal.setting import Setting
@@ -46,7 +47,8 @@ class PodRun:
     """Runs the init containers in order, then all containers at once; the pod ends when they all have.
 
     A sidecar (an init container that restarts always) stays until then. Where the pod's restartPolicy says so, a container that
-    has ended is started again.
+    has ended is started again. A pod that is told to end before all containers could start has failed: those that never ran count
+    as killed (pkg/kubelet/status, TerminatePod).
 
     Args:
         on_line: Called with each line of output and the container's name.
@@ -76,7 +78,9 @@ class PodRun:
         write_hosts(self.pod, self._setting)
         try:
             ends = await self._init_containers(sidecars)
-            if all(end.exit_code == 0 for end in ends) and not self._terminating:
+            if self._terminating:
+                ends += [ContainerEnd(container.name, KILLED, "it never ran") for container in self.pod.spec.containers]
+            elif all(end.exit_code == 0 for end in ends):
                 ends = await self._containers()
         finally:
             self._terminating = True
