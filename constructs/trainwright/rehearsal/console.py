@@ -267,7 +267,7 @@ def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
     rows = _failure(outcome, workspace) if outcome.status == "Failed" else _results(outcome, workspace)
     for name, text in (*rows, *outcome.verdict.rows()):
         console.print(f"  [dim]{escape(name):<18}[/] {escape(text)}", highlight=False, soft_wrap=True)
-    if outcome.status == "Stopped":
+    if outcome.status == "Stopped" and not outcome.verdict.not_compared:
         step = outcome.committed_step
         console.print("No step is known to be committed." if step is None else
                       f"Step {step} is committed: rehearse again to resume from it.", highlight=False)

@@ -115,7 +115,8 @@ def rehearse(
 ) -> Outcome:
     """Play the pods of the one run in ``manifests`` as local processes, until the run is over.
 
-    With faults it is played a second time without them, from a copy of what its volumes held, to compare the two.
+    With faults it is played a second time without them, from a copy of what its volumes held, to compare the two. That one may
+    fail, which the verdict says; where it is stopped, the whole is.
     SIGTERM and SIGINT end all pods with their grace period (a second one at once), if this is the main thread.
 
     Args:
@@ -135,8 +136,13 @@ def rehearse(
         return outcome
     observer.comparing()
     other, _ = _rehearse(manifests, copy, options.undisturbed, Observer(), foundation)
-    compared = Comparison.of(outcome.verdict.progress.losses, other.verdict.progress.losses)
-    return replace(outcome, verdict=replace(outcome.verdict, compared=compared))
+    if other.status == "Complete":
+        compared = Comparison.of(outcome.verdict.progress.losses, other.verdict.progress.losses)
+        return replace(outcome, verdict=replace(outcome.verdict, compared=compared))
+    outcome = replace(outcome, verdict=replace(outcome.verdict, not_compared=f"{other.reason}, {other.message}"))
+    if other.status == "Stopped":
+        return replace(outcome, status=other.status, reason=other.reason, message=other.message)
+    return outcome
 
 
 def _rehearse(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import DIGITS, Manifest, manifests, of_kind, options, play
+from tests.compiler.rehearsal.stage import DIGITS, Manifest, Recorder, manifests, of_kind, options, play
 from tests.compiler.rehearsal.test_console import run
+from tests.compiler.rehearsal.test_ending import until
 
 from trainwright.operators.ending import Replace
 from trainwright.rehearsal import UsageError
@@ -93,6 +97,45 @@ def test_losses_that_differ_are_told(tmp_path: Path) -> None:
     said = verdict(tmp_path, training("time.time() / 1e12"), faults=(("kill", "node-0@10"),))
     assert said["undisturbed"]["equal"] is False
     assert said["undisturbed"]["first_difference"] == 1
+
+
+ENDS_UNLESS_KILLED = """
+import json, pathlib, time
+def say(event, **fields):
+    print(json.dumps({"event": event, "level": "info", **fields}), flush=True)
+tried, again = pathlib.Path("/data/tried"), pathlib.Path("/data/tried").exists()
+tried.touch()
+say("run_started", step=0)
+say("step", step=1, loss=1.0)
+if not again:
+    time.sleep(SECONDS)
+    raise SystemExit(10)
+"""
+"""Once it is killed, it completes; without a fault it fails after so many seconds."""
+
+
+def test_an_undisturbed_run_that_fails_is_not_compared(tmp_path: Path) -> None:
+    found = manifests(ENDS_UNLESS_KILLED.replace("SECONDS", "3"))
+    code, text = run(found, tmp_path, faults=(("kill", "node-0@1"),), pace=0.005)
+    assert code == 0
+    assert "not compared: the undisturbed run did not complete: PodFailurePolicy, Container main for pod" in text
+    assert "equal to an undisturbed run" not in text
+
+
+def test_a_signal_in_the_undisturbed_run_ends_the_rehearsal(tmp_path: Path) -> None:
+    class Stops(Recorder):
+        def comparing(self) -> None:
+            threading.Thread(target=self.stop, daemon=True).start()
+
+        def stop(self) -> None:
+            until((tmp_path / "w" / "undisturbed" / "claims" / "data" / "tried").exists, "the start of the second play")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    found = manifests(ENDS_UNLESS_KILLED.replace("SECONDS", "600"))
+    outcome, _ = play(found, tmp_path / "w", Stops(), faults=(("kill", "node-0@1"),))
+    assert (outcome.status, outcome.reason, outcome.exit_code) == ("Stopped", "Signal", 143)
+    assert outcome.verdict.compared is None
+    assert as_document(outcome)["not_compared"] == "Signal, ended by SIGTERM"
 
 
 def test_a_pod_whose_node_is_lost_blocks_its_index(tmp_path: Path) -> None:

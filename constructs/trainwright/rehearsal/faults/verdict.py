@@ -62,7 +62,9 @@ class Verdict:
     damaged: str = ""
     """The checkpoint that was damaged before the first pod."""
     compared: Comparison | None = None
-    """None where the run did not complete."""
+    """None where the run did not complete, or the undisturbed one did not."""
+    not_compared: str = ""
+    """How the undisturbed run ended, where it did not complete."""
 
     def rows(self) -> Iterator[Row]:
         if self.damaged:
@@ -80,6 +82,8 @@ class Verdict:
             yield str(fault), "was not made: the run ended before"
         if self.compared is not None:
             yield "result", str(self.compared)
+        if self.not_compared:
+            yield "result", f"not compared: the undisturbed run did not complete: {self.not_compared}"
 
     def _when(self, incident: Incident) -> str:
         return f"at step {before}" if (before := self.progress.before(incident.at)) is not None else "before a step was seen"
@@ -105,6 +109,7 @@ class Verdict:
                 "equal": self.compared.steps > 0 and self.compared.first_difference is None,
                 "first_difference": self.compared.first_difference, "largest_difference": self.compared.largest,
             },
+            "not_compared": self.not_compared or None,
         }
 
     def _incident(self, incident: Incident) -> dict[str, Any]:
