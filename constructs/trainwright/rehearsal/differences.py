@@ -113,7 +113,7 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     yield Difference("signals", "a program is not process 1 here: "
                      "SIGTERM ends one that has no handler, and in a container it would not")
     if any(probe.grpc for container in containers for _, probe in container.probes):
-        yield Difference("probes", "gRPC probes are not polled")
+        yield Difference("probes", "gRPC probes are not polled, and count as passed")
     if any(container.lifecycle for container in containers):
         yield Difference("hooks", "what a container does after its start and before SIGTERM (lifecycle) is not played")
     if any(spec.scheduling_gates for spec in specs):

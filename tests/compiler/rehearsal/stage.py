@@ -75,6 +75,17 @@ def manifests(program: str, pods: int = 1, **container: Any) -> list[Manifest]:
     ]
 
 
+def job_set(found: list[Manifest], *jobs: Manifest, **spec: Any) -> list[Manifest]:
+    """The same with a JobSet in place of the Job, which is the template of each of ``jobs``."""
+    job = of_kind(found, "Job")
+    replicated = [{**fields, "template": {"spec": job["spec"]}} for fields in jobs]
+    return [
+        of_kind(found, "ConfigMap"),
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": job["metadata"],
+         "spec": {"replicatedJobs": replicated, **spec}},
+    ]  # fmt: skip
+
+
 def of_kind(objects: list[Manifest], kind: str) -> Manifest:
     return next(manifest for manifest in objects if manifest["kind"] == kind)
 

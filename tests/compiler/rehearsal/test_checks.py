@@ -127,6 +127,15 @@ def test_a_wrong_port_is_told_with_both_numbers(edit: Edit, reason: str) -> None
     assert reason in problem
 
 
+def test_a_probe_of_a_sidecar_names_a_port_of_its_own() -> None:
+    sidecar = {
+        "name": "relay", "image": "x", "restartPolicy": "Always", "command": ["sleep", "600"],
+        "startupProbe": {"tcpSocket": {"port": "nope"}},
+    }
+    [problem] = broken(lambda found: pod_spec(found).update(initContainers=[sidecar]))
+    assert "container relay, startupProbe: couldn't find port: nope" in problem
+
+
 def test_a_port_that_the_container_does_not_declare() -> None:
     def remove(found: list[Manifest]) -> None:
         container_of(found)["ports"].remove(port(found, "control"))

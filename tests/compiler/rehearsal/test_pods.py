@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled
-from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, play, stated
+from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, job_set, manifests, of_kind, play, stated
 
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.networks.network import NetworkMode
@@ -61,6 +61,21 @@ def test_two_pods_find_each_other_by_name(network: NetworkMode | None, tmp_path:
     assert {pod.index for pod in recorder.ready} <= {0, 1}
     assert len({pod.address for pod in recorder.started}) == 2
     assert all(pod.name.startswith(f"{JOB}-{pod.index}-") for pod in recorder.started)
+
+
+def test_a_grpc_probe_counts_as_passed(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, time\n"
+        "if '-second-' in os.environ['HOSTNAME']:\n    pathlib.Path('/data/second').touch()\n"
+        "while not os.path.exists('/data/second'):\n    time.sleep(0.02)"
+    )
+    probe = {"grpc": {"port": PORT}}
+    found = manifests(program, startupProbe=probe, readinessProbe=probe, livenessProbe={**probe, "periodSeconds": 1})
+    waits = {"name": "second", "dependsOn": [{"name": "first", "status": "Ready"}]}
+    outcome, recorder = play(job_set(found, {"name": "first"}, waits), tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Complete", "AllJobsCompleted")
+    assert [pod.slot.made.role for pod in recorder.ready] == ["first", "second"]
+    assert "probes: gRPC probes are not polled, and count as passed" in list(stated(recorder))
 
 
 REPORT = """

@@ -138,7 +138,7 @@ def check_ports(objects: Objects, specification: Specification | None) -> Iterat
     """Every disagreement about a port that the manifests show."""
     containers = [container for slot in objects.slots for container in slot.spec.all_containers]
     for slot in objects.first_of_roles:
-        for container in slot.spec.containers:
+        for container in slot.spec.all_containers:
             where = objects.place(slot, container)
             yield from check_probes(slot, container, specification, where)
             yield from _check_master_port(container, where)

@@ -259,7 +259,7 @@ class Prober:
         await asyncio.gather(self._watch_readiness(container.readiness_probe), self._watch_liveness(container.liveness_probe))
 
     async def _watch_readiness(self, probe: Probe | None) -> None:
-        if probe is None or probe.grpc is not None:
+        if probe is None:
             return
         await self._first_pass("Readiness", probe)
         self._on_ready()
@@ -272,7 +272,7 @@ class Prober:
                 self._on_event(f"Readiness probe failed: {reason}")
 
     async def _watch_liveness(self, probe: Probe | None) -> None:
-        if probe is None or probe.grpc is not None:
+        if probe is None:
             return
         await asyncio.sleep(probe.initial_delay_seconds)
         failures = 0
@@ -299,6 +299,8 @@ class Prober:
     async def _attempt(self, probe: Probe) -> str | None:
         """Poll once, at the pod's address. None for a pass, else why not, in the kubelet's words."""
         target, timeout = probe.http_get or probe.tcp_socket, probe.timeout_seconds
+        if probe.grpc is not None:
+            return None  # nothing here speaks gRPC
         if target is None:
             return await _execute(self._asked(probe.exec or Exec()), self._run.local, timeout)
         port, path = self._port(target.port), getattr(target, "path", "")
