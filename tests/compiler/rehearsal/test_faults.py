@@ -218,6 +218,13 @@ def test_a_run_that_tells_no_steps_has_seconds(tmp_path: Path) -> None:
     assert said["undisturbed"]["compared_steps"] == 0
 
 
+def test_a_lost_node_of_a_run_that_tells_no_steps_ends_the_rehearsal(tmp_path: Path) -> None:
+    found = manifests("import os, time\nif os.environ['JOB_COMPLETION_INDEX'] == '1': time.sleep(600)", pods=2)
+    outcome, _ = play(found, tmp_path / "w", faults=(("node-lost", "node-1@0.3s"),), patience_seconds=2.0)
+    assert (outcome.status, outcome.reason) == ("Failed", "NoRecovery")
+    assert "node-lost node 1: its pod stays Terminating" in outcome.message
+
+
 def test_json_is_all_that_standard_output_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(training(), tmp_path, faults=(("kill", "node-0@8"),), pace=0.005, as_json=True)
     assert json.loads(capsys.readouterr().out)["faults"][0]["fault"] == "kill"

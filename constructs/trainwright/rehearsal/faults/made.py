@@ -120,7 +120,7 @@ class Faults:
             self.incidents.append(incident)
             self.left.pop(0)
             self._say(f"{fault}{f' at step {step}' if (step := self._progress.step) else ''}")
-            if self._progress.moments:
+            if self._progress.moments or fault.kind == "node-lost":  # which ends no pod, so that the run could not end
                 await self._recovered(incident)
 
     def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
