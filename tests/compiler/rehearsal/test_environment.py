@@ -13,7 +13,7 @@ from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 from trainwright.command.references import expand, unresolved
 from trainwright.operators.job.child_jobs import INDEX_KEY
 from trainwright.rehearsal.stated.environment import Environment, container_environment
-from trainwright.rehearsal.stated.objects import find_objects
+from trainwright.rehearsal.stated.objects import CannotWorkError, find_objects
 from trainwright.rehearsal.stated.pod import create_pod
 
 CALLER = {"TOKEN": "from-the-caller"}
@@ -118,12 +118,26 @@ def test_a_secret_comes_from_the_caller_or_has_a_stand_in() -> None:
     assert not found.problems
 
 
-def test_a_secret_beside_the_run_has_its_own_values() -> None:
+def keys(token: str) -> dict[str, Any]:
     metadata = {"name": "keys", "namespace": "training"}
-    beside = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": "YQ=="}}
-    found = resolve([secret("TOKEN"), secret("OTHER", key="none")], beside=[beside], envFrom=[{"secretRef": {"name": "keys"}}])
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": token}}
+
+
+def test_a_secret_beside_the_run_has_its_own_values() -> None:
+    env, whole = [secret("TOKEN"), secret("OTHER", key="none")], [{"secretRef": {"name": "keys"}}]
+    found = resolve(env, beside=[keys("YQ==")], envFrom=whole)
     assert (found.values["TOKEN"], found.values["token"], found.stand_ins) == ("a", "a", [])
     assert [one.message for one in found.problems] == ["couldn't find key none in Secret training/keys"]
+
+
+@pytest.mark.parametrize("text", ["REPLACE_ME", "<base64>", "$TOKEN", "YQ"])
+def test_a_secret_that_holds_no_base64_is_told_with_its_key(text: str) -> None:
+    with pytest.raises(CannotWorkError, match=r"Secret keys: data\.token: it is not base64"):
+        find_objects([*manifests(""), keys(text)])
+
+
+def test_base64_may_have_line_ends() -> None:
+    assert find_objects([*manifests(""), keys("YW\nI=\n")]).secrets["keys"].values == {"token": "ab"}
 
 
 def test_a_whole_secret_that_is_not_here_is_left_out() -> None:

@@ -5,12 +5,14 @@ Fields that a rehearsal does not read are ignored; fields that it reads are chec
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -339,14 +341,22 @@ class ConfigMap(Object):
     data: Mapping[str, str] = {}
 
 
+def _decoded(text: str) -> str:
+    """Line ends may be anywhere in it, as for Go's decoder (encoding/base64)."""
+    try:
+        return b64decode(re.sub(r"[\r\n]", "", text), validate=True).decode(errors="replace")
+    except ValueError:
+        raise PydanticCustomError("base64", "it is not base64: plain text goes under stringData") from None
+
+
 class Secret(Object):
     key = GroupKind("", "Secret")
 
-    data: Mapping[str, str] = {}
+    data: Mapping[str, Annotated[str, AfterValidator(_decoded)]] = {}
+    """Key -> text, decoded."""
     string_data: Mapping[str, str] = {}
 
     @property
     def values(self) -> dict[str, str]:
         """Key -> text."""
-        decoded = {key: b64decode(text).decode(errors="replace") for key, text in self.data.items()}
-        return decoded | dict(self.string_data)
+        return {**self.data, **self.string_data}
