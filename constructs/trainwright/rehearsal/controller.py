@@ -170,8 +170,10 @@ class RunController:
                 again = [one for one in self._slots if role in (None, one.made.role)]
                 await self._end([task for task, one in self._tasks.items() if one in again])
                 self._done -= {one.number for one in again}
+                self._later = deque(one for one in self._slots if one in self._later or (one.later and one in again))
                 for one in again:
-                    self._start(one, seconds)
+                    if not one.later:
+                        self._start(one, seconds)
             case IndexDone() | IndexFailed():
                 self._settle(slot, decision)
             case JobEnd():

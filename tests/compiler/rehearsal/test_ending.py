@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, NETWORK, PORT, Manifest, manifests, of_kind, play
+from tests.compiler.rehearsal.stage import JOB, NETWORK, PORT, Manifest, Recorder, job_set, manifests, of_kind, play
 from tests.processes import PATIENCE_SECONDS, is_running
 
-from trainwright.operators.ending import IndexDone, Replace
+from trainwright.operators.ending import IndexDone, PodEnd, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.processes.container import INIT
 from trainwright.rehearsal.processes.container_init import KILLED
+from trainwright.rehearsal.stated.pod import Pod
 
 AT_ONCE = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 20}
 
@@ -121,6 +122,28 @@ def test_used_up_retries_fail_the_job(tmp_path: Path) -> None:
     outcome, recorder = play(manifests("raise SystemExit(1)"), tmp_path / "w")
     assert outcome.reason == "MaxFailedIndexesExceeded"
     assert len(recorder.started) == 2
+
+
+def test_a_restart_starts_no_more_pods_than_run_at_once(tmp_path: Path) -> None:
+    class Counts(Recorder):
+        most, running = 0, 0
+
+        def pod_started(self, pod: Pod) -> None:
+            super().pod_started(pod)
+            self.running += 1
+            self.most = max(self.most, self.running)
+
+        def pod_ended(self, pod: Pod, end: PodEnd) -> None:
+            self.running -= 1
+
+    program = ONCE.format(code=10).replace("if not", 'if os.environ["JOB_COMPLETION_INDEX"] == "0" and not')
+    found = manifests(f"{program}import time; time.sleep(0.3)", pods=4)
+    of_kind(found, "Job")["spec"]["parallelism"] = 2
+    recorder = Counts()
+    outcome, _ = play(job_set(found, {"name": "node"}, failurePolicy={"maxRestarts": 1}), tmp_path / "w", recorder)
+    assert (outcome.status, outcome.reason) == ("Complete", "AllJobsCompleted")
+    assert recorder.most == 2
+    assert sorted(pod.index for pod in recorder.started[-4:]) == [0, 1, 2, 3]
 
 
 def test_a_success_policy_ends_the_pods_that_still_run(tmp_path: Path) -> None:
