@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.controllers import Pod, pods
-from tests.compiler.example import RUN, Data, codes, command, compiled, findings, message
+from tests.compiler.example import RUN, Data, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.manifest.data.prepared import prepared
 from tests.compiler.objects import assert_accepted, top
-from tests.compiler.rehearsal.stage import play
+from tests.compiler.rehearsal.stage import complete, play
 from tests.compiler.targets import CASES, INSTALLED, on, profile_for
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
 from trainwright.reading import validate_data
+from trainwright.rehearsal import UsageError
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import Run
@@ -117,6 +118,14 @@ def test_a_rehearsal_starts_the_ranks_once_that_role_has_ended_with_0(code: int,
     outcome, recorder = play(list(with_roles("job-set", {"index": index}, **work).manifests), tmp_path)
     assert outcome.status == ("Failed" if code else "Complete")
     assert [line for _, line in recorder.lines].count("read") == (0 if code else 2)
+
+
+def test_a_run_is_complete_whatever_role_comes_first(tmp_path: Path) -> None:
+    service = {"pods": 1, "command": ["python", "-c", ""], "starts": "before"}
+    found = list(with_roles("job-set", {"data-service": service}, **script("python", "-c", "")).manifests)
+    complete(found, tmp_path)
+    with pytest.raises(UsageError, match="this run is complete"):
+        play(found, tmp_path, faults=(("kill", "node-0@1"),))
 
 
 def test_a_task_of_volcano_waits_for_no_end() -> None:

@@ -165,7 +165,7 @@ def _rehearse(
         copy = place.copy(setting.writable_claims) if options.disturbed else None
         differences = (*scaled.differences, *local_differences(setting))
         opening = Opening(setting, scaled.size, differences, _is_complete(setting), training)
-        if opening.was_complete and wanted:
+        if opening.was_complete and options.disturbed:
             raise UsageError(f"this run is complete in {place.root}, so no fault would reach it: write --fresh to train again")
         observer.opened(opening)
         damaged = damage_newest(setting) if options.corrupt and not wanted else ""
@@ -204,9 +204,9 @@ def _is_complete(setting: Setting) -> bool:
     """Whether the state directory holds a COMPLETE marker of this identity, so that the pods end at once."""
     specification = setting.specification
     state = specification.spec.state_directory if specification else None
-    if specification is None or state is None:
+    spec = next((slot.spec for slot in setting.objects.slots if slot.reads_specification), None)
+    if specification is None or state is None or spec is None:
         return False
-    spec = setting.objects.slots[0].spec
     claims = claim_folders(spec, spec.main, setting.workspace.claims)
     folder = PathRewriter({**claims, **setting.store_folders})(state)
     with suppress(OSError, ValueError, AttributeError):

@@ -12,7 +12,10 @@ from typing import Any
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.observer import Event
+from trainwright.rehearsal.setting import MARKER
+from trainwright.rehearsal.stated.objects import find_objects, find_specification
 from trainwright.rehearsal.stated.pod import Pod
+from trainwright_trainer.contract.layout import COMPLETE_MARKER
 
 ROOT = Path(__file__).resolve().parents[3]
 DIST = ROOT / "dist"
@@ -101,6 +104,23 @@ def edit_specification(objects: list[Manifest], edit: Callable[[Any], object]) -
     document = json.loads(data["run.json"])
     edit(document)
     data["run.json"] = json.dumps(document)
+
+
+def complete(found: list[Manifest], workspace: Path) -> Path:
+    """Bring a workspace to where the run of these manifests is complete. Returns the folder of its state."""
+    objects = find_objects(found)
+    specification = find_specification(objects.config_maps)
+    assert specification
+    state = Path(specification.spec.state_directory or "")
+    mounted = (pair for slot in objects.slots for pair in slot.spec.mounted_claims(slot.spec.main))
+    folder = next(
+        workspace / "claims" / claim.claim_name / state.relative_to(mount.mount_path)
+        for mount, claim in mounted if state.is_relative_to(mount.mount_path)
+    )
+    folder.mkdir(parents=True)
+    (folder / COMPLETE_MARKER).write_text(json.dumps({"identity": specification.spec.identity}))
+    (workspace / MARKER).touch()
+    return folder
 
 
 @dataclass

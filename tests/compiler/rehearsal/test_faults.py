@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import DIGITS, Manifest, Recorder, manifests, of_kind, options, play
+from tests.compiler.rehearsal.stage import DIGITS, Manifest, Recorder, complete, manifests, of_kind, options, play
 from tests.compiler.rehearsal.test_console import run
 from tests.compiler.rehearsal.test_ending import until
 
@@ -175,6 +175,19 @@ def test_a_checkpoint_of_the_last_rehearsal_is_damaged(tmp_path: Path) -> None:
     assert said["damaged"].endswith("/step-24")
     with pytest.raises(UsageError, match="no checkpoint of our trainer is committed yet"):
         play(training(), tmp_path / "other", corrupt=True)
+
+
+@pytest.mark.parametrize("fault", [{"corrupt": True}, {"faults": (("kill", "node-1@3"),)}])
+def test_a_complete_run_is_left_alone(fault: Any, tmp_path: Path) -> None:
+    found = objects_in(DIGITS)
+    folder = complete(found, tmp_path / "w")
+    for part in ("commits", "step-5"):
+        (folder / part).mkdir()
+    (folder / "commits" / "step-5.json").touch()
+    (folder / "step-5" / "weights").write_bytes(b"x" * 64)
+    with pytest.raises(UsageError, match="so no fault would reach it: write --fresh"):
+        play(found, tmp_path / "w", **fault)
+    assert (folder / "step-5" / "weights").read_bytes() == b"x" * 64
 
 
 def test_a_step_that_never_comes(tmp_path: Path) -> None:
