@@ -263,7 +263,10 @@ async def _play(setting: Setting, observer: Observer, opening: Opening, wanted: 
         finally:
             for task in beside:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            ended = await asyncio.gather(*beside, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):  # not that it was cancelled
+                raise error
         return result, Verdict(tuple(made.incidents), tuple(made.left), progress)
 
 

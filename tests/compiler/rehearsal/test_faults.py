@@ -238,6 +238,15 @@ def test_a_lost_node_of_a_run_that_tells_no_steps_ends_the_rehearsal(tmp_path: P
     assert "node-lost node 1: its pod stays Terminating" in outcome.message
 
 
+def test_what_goes_wrong_while_a_fault_is_made_is_raised(tmp_path: Path) -> None:
+    class Breaks(Recorder):
+        def disturbed(self, what: str) -> None:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        play(training(), tmp_path / "w", Breaks(), faults=(("kill", "node-0@4"), ("kill", "node-1@8")))
+
+
 def test_json_is_all_that_standard_output_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(training(), tmp_path, faults=(("kill", "node-0@8"),), pace=0.005, as_json=True)
     assert json.loads(capsys.readouterr().out)["faults"][0]["fault"] == "kill"
