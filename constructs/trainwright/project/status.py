@@ -98,7 +98,7 @@ def ended_runs(build: Build, records: Records) -> dict[str, Finding]:
 def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> dict[str, Finding]:
     """Held runs whose bytes are gone, and those that were edited together with what they are held against."""
     findings = {}
-    for name, built in build.runs.items():
+    for name, built in build.users.items():
         entry = records.runs.get(name)
         if entry is None or entry.hold is None or built.held or name in accepted or built.identity == entry.identity:
             continue

@@ -235,7 +235,8 @@ def _recorded(part: Part, before: Records, digests: Mapping[str, str]) -> Record
         runs[name] = _as_before(run_record(built, digests[built.output.path], now), before.runs.get(name))
     for name, built in build.paused.items():
         if name in before.runs:
-            runs[name] = before.runs[name].model_copy(update={"state": "paused", "file": built.file.digest})
+            kept = before.runs[name].model_copy(update={"hold": None}) if built.held is None else run_record(built, "", None)
+            runs[name] = kept.model_copy(update={"state": "paused", "file": built.file.digest})
     for name, file in build.done.items():
         last = before.runs.get(name)
         if last:

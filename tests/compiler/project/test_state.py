@@ -81,9 +81,34 @@ def test_a_hold_goes_on_while_a_run_is_paused(few: Scratch) -> None:
     few.run("pause", "digits-ddp")
     few.synth()
     assert few.path("charts/held/digits-ddp.yaml").is_file()
+    few.edit("charts/clusters/laptop.yaml", "node_lost: 90s", "node_lost: 120s")
+    few.synth()
     few.run("resume", "digits-ddp")
     few.synth()
     assert few.dist() == before
+    assert check(few) == []
+
+
+def hold_digits(few: Scratch) -> None:
+    few.write("charts/clusters/laptop.yaml", few.read("charts/clusters/laptop.yaml") + "node_lost: 90s\n")
+    assert_ended(few.run("hold", "digits-ddp", "stdlib-lm"), 0)
+    few.synth()
+    few.run("pause", "digits-ddp")
+
+
+def test_a_held_run_is_not_paused_together_with_what_it_is_held_against(few: Scratch) -> None:
+    hold_digits(few)
+    few.edit("charts/clusters/laptop.yaml", "node_lost: 90s", "node_lost: 120s")
+    assert_ended(few.run("synth"), 1, "TW513")
+    assert few.path("charts/held/digits-ddp.yaml").is_file()
+
+
+def test_an_edit_of_a_paused_run_ends_its_hold(few: Scratch) -> None:
+    hold_digits(few)
+    few.edit(DIGITS, "epochs: 30", "epochs: 31")
+    few.synth()
+    assert not few.path("charts/held/digits-ddp.yaml").exists()
+    assert last_records(few.project).runs["digits-ddp"].hold is None
     assert check(few) == []
 
 
