@@ -152,14 +152,18 @@ class Build(NamedTuple):
         return {output.path: output for output in outputs}
 
     @property
-    def idle(self) -> list[str]:
-        """Paths below ``dist/`` of the files that keep a folder for runs where a namespace has none.
+    def run_folders(self) -> list[str]:
+        """Folders below ``dist/`` for the runs of each namespace of a profile.
 
         Argo CD cannot sync a folder that is gone, and Git has no empty ones: the last run would go on training.
         """
-        active = {entry.output.foundation for entry in self.runs.values()}
-        known = {f"{name}/{namespace}" for name, file in self.clusters.items() for namespace in file.cluster.namespaces}
-        return [f"{key}/runs/{KEEPS_FOLDER}" for key in sorted(known - active)]
+        return sorted(f"{name}/{namespace}/runs" for name, file in self.clusters.items() for namespace in file.cluster.namespaces)
+
+    @property
+    def idle(self) -> list[str]:
+        """Those of them that are for no run of the build."""
+        active = {f"{entry.output.foundation}/runs" for entry in self.runs.values()}
+        return [folder for folder in self.run_folders if folder not in active]
 
     @property
     def recorded(self) -> frozenset[str]:

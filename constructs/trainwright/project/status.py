@@ -161,7 +161,7 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
         findings += _differs(project, built.output, records.runs.get(name))
     for key, foundation in build.foundations.items():
         findings += _differs(project, foundation.output, records.foundations.get(key))
-    for folder in ((project.dist / path).parent for path in build.idle):
+    for folder in (project.dist / path for path in build.idle):
         if not folder.is_dir():
             shown = project.shown(folder)
             message = f"{shown} is missing: Argo CD syncs no folder that is gone, so the last run there would go on training"

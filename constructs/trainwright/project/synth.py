@@ -291,13 +291,14 @@ def _move(source: Path, target: Path) -> None:
 
 def _keep_folders(project: Project, build: Build) -> None:
     """A file in each folder for runs that has no others: it is in Git then, and Argo CD can sync it and remove what was there."""
-    idle = [project.dist / path for path in build.idle]
-    for keeps in idle:
-        keeps.parent.mkdir(parents=True, exist_ok=True)
-        if not any(keeps.parent.iterdir()):  # it may have the files of runs that do not compile at the moment
-            keeps.touch()
+    folders = [project.dist / path for path in build.run_folders]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):  # it may have the files of runs that are not written now
+            (folder / KEEPS_FOLDER).touch()
     for keeps in sorted(project.dist.glob(f"*/*/runs/{KEEPS_FOLDER}")):
-        if keeps not in idle and not build.failed:  # what does not compile at the moment is not gone
+        gone = keeps.parent not in folders and not build.failed  # what does not compile at the moment is not gone
+        if gone or len(list(keeps.parent.iterdir())) > 1:
             _remove(keeps, project.dist)
 
 

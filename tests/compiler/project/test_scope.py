@@ -72,6 +72,24 @@ def test_a_run_that_is_done_or_gone_leaves_by_its_name_alone(few: Scratch) -> No
     assert few.path("dist/laptop/training/runs/stdlib-lm.k8s.yaml").exists()
 
 
+def test_the_folder_of_another_namespace_stays_in_git(few: Scratch) -> None:
+    """Argo CD would not find the path of its application."""
+    profile = few.read("charts/clusters/laptop.yaml")
+    own = re.search(r"^  training:\n(?:    .*\n)+", profile, re.MULTILINE)
+    assert own
+    few.write("charts/clusters/laptop.yaml", profile.replace(own[0], own[0] + own[0].replace("  training:", "  other:")))
+    few.synth()
+    keeps = few.path("dist/laptop/other/runs/.gitkeep")
+    assert keeps.is_file()
+    first = few.read(STDLIB).replace("run: stdlib-lm", "run: first").replace("namespace: training", "namespace: other")
+    few.write("charts/runs/first.yaml", first)
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    assert_ended(few.run("synth", "digits-ddp"), 0)
+    assert keeps.is_file()
+    assert_ended(few.run("synth"), 0)
+    assert [path.name for path in keeps.parent.iterdir()] == ["first.k8s.yaml"]
+
+
 # Keep going.
 
 
