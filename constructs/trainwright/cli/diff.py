@@ -15,7 +15,7 @@ from trainwright.review import Class, Review, Side, folder_side, git_side, merge
 from trainwright.review.data import data
 from trainwright.review.head import with_head
 from trainwright.review.markdown import markdown
-from trainwright.review.side import SideError, commit_of
+from trainwright.review.side import SideError
 from trainwright.review.text import text
 
 
@@ -59,9 +59,12 @@ def command(
 
 def _side(project: Project, name: str) -> Side:
     """A revision, or else a folder."""
-    if commit_of(project.root, name) is not None or not Path(name).is_dir():
+    try:
         return git_side(project.root, name)
-    return folder_side(Path(name).resolve(), name)
+    except SideError:
+        if not Path(name).is_dir():
+            raise
+        return folder_side(Path(name).resolve(), name)
 
 
 def _print(found: Review, style: Format) -> None:

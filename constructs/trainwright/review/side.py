@@ -27,6 +27,10 @@ class SideError(ValueError):
     """There is no such side. The message says what to do; show it without a traceback."""
 
 
+class SilentError(SideError):
+    """Git failed without a word, as it does where what it was asked for is not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """Files by their path in the project, with forward slashes."""
@@ -91,10 +95,14 @@ def git_side(root: Path, revision: str) -> Side:
 
 
 def commit_of(root: Path, revision: str) -> str | None:
-    """The commit that a revision names, or None."""
+    """The commit that a revision names, or None.
+
+    Raises:
+        SideError: with git's words, where it cannot say: the folder is in no repository, or in one of another user.
+    """
     try:
         return git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
-    except SideError:
+    except SilentError:
         return None
 
 
@@ -102,13 +110,17 @@ def merge_base(root: Path) -> str:
     """The commit at which the checked-out branch left the main one.
 
     Raises:
-        SideError: where the project is in no repository, or has no main branch.
+        SideError: where the project is in no repository, or has no main branch, or too little of its history is there.
     """
     if commit_of(root, "HEAD") is None:
         raise SideError(f"{root} has no commit to compare with: commit it to git first, or name two folders")
     for branch in MAIN:
         if commit_of(root, branch):
-            return git(root, "merge-base", branch, "HEAD").decode().strip()
+            try:
+                return git(root, "merge-base", branch, "HEAD").decode().strip()
+            except SilentError as error:
+                message = f"there is no common commit with {branch}; in CI, fetch the history (`fetch-depth: 0`)"
+                raise SideError(message) from error
     raise SideError(f"there is no branch {' or '.join(MAIN)} to compare with: name a revision")
 
 
@@ -117,6 +129,7 @@ def git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
 
     Raises:
         SideError: with its words, where it fails.
+        SilentError: where it fails and has none.
     """
     program = shutil.which("git")
     if program is None:
@@ -129,8 +142,8 @@ def git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"git {arguments[0]} gave no answer within {PATIENCE:g} s") from error
     if ended.returncode:
-        said = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
-        raise SideError(f"git {arguments[0]}: {said[-1]}")
+        said = " ".join(ended.stderr.decode("utf-8", "replace").split())
+        raise SideError(f"git {arguments[0]}: {said}") if said else SilentError(f"git {arguments[0]} failed without a word")
     return ended.stdout
 
 

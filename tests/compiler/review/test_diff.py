@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,27 @@ def test_a_side_that_is_none_is_one_message(edited: Scratch, arguments: tuple[st
     ended = edited.run("diff", *arguments)
     assert_ended(ended, code, words)
     assert ended.stderr.count("\n") == 1
+
+
+def test_git_says_itself_what_keeps_it_from_an_answer(
+    edited: Scratch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "fatal: detected dubious ownership in repository at '/x'\n\n\tgit config --global --add safe.directory /x"
+    git = tmp_path / "git"
+    git.write_text(f'#!/bin/sh\necho "{words}" >&2\nexit 128\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    said = "dubious ownership in repository at '/x' git config --global --add safe.directory /x\n"
+    for arguments in ((), ("main",)):
+        assert_ended(edited.run("diff", *arguments), 2, said)
+    assert_ended(edited.run("diff", ".", "."), 0)
+
+
+def test_a_history_that_is_not_there_has_to_be_fetched(edited: Scratch, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    edited.git("clone", "--quiet", "--depth", "1", "--no-single-branch", "--branch", "edits", f"file://{edited.root}", str(mine))
+    ended = Scratch(mine).run("diff")
+    assert_ended(ended, 2, "there is no common commit with origin/main; in CI, fetch the history (`fetch-depth: 0`)")
 
 
 def test_a_project_in_a_folder_of_its_repository(edited: Scratch, answer: dict[str, Any], tmp_path: Path) -> None:
