@@ -16,6 +16,8 @@ from trainwright.reading.document import read_text, read_yaml
 from trainwright.reading.run_module import execute
 
 SUFFIXES = (".yaml", ".yml", ".py")
+NOTES = (".md", ".txt", "")
+"""Of what may lie beside policies, such as a README or who owns the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def load_policies(folder: Path, shown: Callable[[Path], str], findings: list[Fin
     """Code -> policy. What is wrong with those that cannot be read is added to the findings."""
     policies: dict[str, PolicyFile] = {}
     for path in sorted(folder.glob("*")):
-        if path.suffix not in SUFFIXES or path.name.startswith("_"):
+        if path.name.startswith("_") or (path.suffix not in SUFFIXES and _beside(path)):
             continue
         try:
             loaded = load_policy(path, shown(path))
@@ -50,12 +52,19 @@ def load_policies(folder: Path, shown: Callable[[Path], str], findings: list[Fin
     return policies
 
 
+def _beside(path: Path) -> bool:
+    return path.name.startswith(".") or (path.suffix in NOTES and path.is_file())
+
+
 def load_policy(path: Path, shown: str) -> PolicyFile:
     """One policy, from YAML or from a module that exports POLICY.
 
     Raises:
-        CompileError: with findings on the lines of the file.
+        CompileError: with findings on the lines of the file, or TW101 for what is none by its name, and would hold nobody.
     """
+    if path.suffix not in SUFFIXES:
+        fix = f"write each policy into a file of charts/policies/ itself that ends in {', '.join(SUFFIXES)}"
+        raise CompileError([found("TW101", Where(shown), f"{shown} is not read: a policy in it would hold nobody", fix)])
     if path.suffix != ".py":
         document = read_yaml(path, shown)
         return PolicyFile(shown, validate(Policy, document), document.positions)

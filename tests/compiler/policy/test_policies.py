@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ def project_once(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
 
 @pytest.fixture
 def project(project_once: Scratch) -> Scratch:
-    for path in project_once.path("charts/policies").glob("*"):
-        path.unlink()
+    shutil.rmtree(project_once.path("charts/policies"), ignore_errors=True)
     project_once.git("checkout", "--quiet", "--", ".")
     return project_once
 
@@ -154,6 +154,16 @@ def test_a_bad_policy_is_one_finding_on_its_line(project: Scratch, text: str, wo
     assert_ended(ended, 1, words)
     assert len(re.findall(r"^charts/policies/one.yaml:\d+", ended.stderr, re.MULTILINE)) == 1, ended.stderr
     assert_ended(project.run("policies"), 1, words)
+
+
+@pytest.mark.parametrize(("name", "unread"), [
+    ("gpu/cap.yaml", "gpu"), ("cap.YAML", "cap.YAML"), ("cap.json", "cap.json"),
+    ("README.md", None), ("OWNERS", None), ("_old/cap.yaml", None), (".cap.yaml.swp", None),
+])  # fmt: skip
+def test_a_policy_that_nobody_would_read_is_an_error(project: Scratch, name: str, unread: str | None) -> None:
+    project.write(f"charts/policies/{name}", policy(gpus={"per_run": 1}))
+    ended = project.run("check", "--quiet")
+    assert_ended(ended, 1 if unread else 0, *([f"error TW101 charts/policies/{unread} is not read"] if unread else []))
 
 
 def test_two_policies_of_one_code_are_refused(project: Scratch) -> None:
