@@ -14,6 +14,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.pods import containers_of, image_volumes, images_outside
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PolicyRun, PythonPolicy, Scope, Violation
+from trainwright.reading.run_module import guarded
 from trainwright.units import counted
 
 _SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING}
@@ -75,9 +76,13 @@ def _violations(file: PolicyFile, runs: Sequence[PolicyRun]) -> Iterator[Violati
 def _asked(file: PolicyFile, policy: PythonPolicy, runs: Sequence[PolicyRun]) -> list[Violation]:
     """What a function says of runs, which it gets as copies: no policy changes what is written."""
     known = {run.name for run in runs}
+    interrupted: list[int] = []
     try:
-        said = list(policy.check(deepcopy(runs)))
-    except Exception as error:  # the function is the platform team's own
+        with guarded() as interrupted:
+            said = list(policy.check(deepcopy(runs)))
+    except BaseException as error:  # the function is the platform team's own, and may end the program
+        if interrupted:
+            raise
         fix = "correct the function; it gets a list of trainwright.policy.PolicyRun"
         message = f"check of policy {policy.code} fails: {type(error).__name__}: {error}"
         raise CompileError([found("TW108", file.where(), message, fix)]) from error

@@ -188,7 +188,7 @@ def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, objec
     interrupted: list[int] = []
     try:
         code = compile(text, str(path), "exec", dont_inherit=True)
-        with _without_cdk8s(), contextlib.redirect_stdout(sys.stderr), _interruptible() as interrupted:
+        with guarded() as interrupted:
             # Dataclasses and pydantic look up a class's module by name while they make it.
             sys.modules[module.__name__] = module
             try:
@@ -211,6 +211,16 @@ def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, objec
         if interrupted:
             raise
         raise CompileError([_failure(error, path, file)]) from error
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[list[int]]:
+    """While code of the project runs: it may not import cdk8s, and its prints go to stderr.
+
+    It may raise anything, so its caller catches anything, and raises it again where Ctrl-C came: then the list is not empty.
+    """
+    with _without_cdk8s(), contextlib.redirect_stdout(sys.stderr), _interruptible() as interrupted:
+        yield interrupted
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -184,7 +185,9 @@ def test_the_function_of_the_page_is_asked(project: Scratch) -> None:
     ("    yield 'digits'", "check of policy OPS-1 gives str in place of the violation of a run that it got"),
     ("    yield Violation('other', 'words')", "gives Violation in place of the violation of a run that it got"),
     ("    return None", "check of policy OPS-1 fails: TypeError"),
-], ids=["raises", "text", "unknown run", "nothing"])  # fmt: skip
+    ("    raise SystemExit(0)", "check of policy OPS-1 fails: SystemExit: 0"),
+    ("    import cdk8s", "check of policy OPS-1 fails: ModuleNotFoundError"),
+], ids=["raises", "text", "unknown run", "nothing", "ends", "imports"])  # fmt: skip
 def test_a_function_that_fails_is_an_error_of_its_module(project: Scratch, body: str, words: str) -> None:
     project.write("charts/policies/own.py", f"""from trainwright.policy import PythonPolicy, Violation
 def check(runs):
@@ -192,6 +195,18 @@ def check(runs):
 POLICY = PythonPolicy(code="OPS-1", title="t", why="w", fix="f", check=check)
 """)
     assert_ended(project.run("check", "--quiet"), 1, "charts/policies/own.py:4:", "TW108", words)
+
+
+def test_a_function_that_prints_leaves_the_output_alone(project: Scratch) -> None:
+    project.write("charts/policies/own.py", """from trainwright.policy import PythonPolicy
+def check(runs):
+    print("here", len(runs))
+    return []
+POLICY = PythonPolicy(code="OPS-1", title="t", why="w", fix="f", check=check)
+""")
+    ended = project.run("check", "--format", "sarif")
+    assert_ended(ended, 0, "here ")
+    assert json.loads(ended.stdout)["version"] == "2.1.0"
 
 
 def test_no_function_changes_what_is_written(project: Scratch) -> None:
