@@ -125,6 +125,29 @@ def test_its_review_says_what_changes_and_stops_where_data_is_at_risk(claim: str
     assert "| `first-run` |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
+def test_its_review_leaves_out_what_came_to_main_meanwhile(tmp_path: Path) -> None:
+    """A job that is run again gets the merge commit of before, and main as it is now."""
+    here, run = made(tmp_path / "mine", "--cluster", "laptop"), "charts/runs/first-run.yaml"
+    for arguments in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "new")):
+        here.git(*arguments)
+    for branch, file, text in (
+        ("edits", run, here.read(run) + "attempt: 2\n"),
+        ("meanwhile", "charts/runs/second.yaml", here.read(run).replace("run: first-run", "run: second")),
+    ):
+        here.git("checkout", "--quiet", "-b", branch, "main")
+        here.write(file, text)
+        here.synth()
+        here.git("add", "--all")
+        here.git("commit", "--quiet", "--message", branch)
+    here.git("update-ref", "refs/remotes/origin/main", "meanwhile")
+    here.git("checkout", "--quiet", "--detach", "main")
+    here.git("merge", "--quiet", "--no-ff", "--no-edit", "edits")
+    (job,) = yaml.safe_load(here.read(".github/workflows/review.yaml"))["jobs"].values()
+    ended = here.run("diff", job["env"]["BASE"].replace("${{ github.base_ref }}", "main"), "--format", "json")
+    assert_ended(ended, 0)
+    assert [run["run"] for run in json.loads(ended.stdout)["runs"]] == ["first-run"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
