@@ -5,6 +5,8 @@ They run at GitHub and GitLab only. The steps of a new project's workflow also r
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.pages import ROOT
+
+from trainwright.review.markdown import MARKER
 
 BIN = Path(sys.executable).parent
 STARTER = ROOT / "constructs" / "trainwright" / "starter" / "project"
@@ -63,6 +67,60 @@ def test_a_shell_reads_their_steps(path: Path) -> None:
     for step in steps:
         ended = subprocess.run(["bash", "-n"], input=step, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
+
+
+COMMENTS = [
+    {"id": 5, "user": {"login": "github-actions[bot]"}, "body": "Coverage: 97 %"},
+    {"id": 6, "user": {"login": "somebody"}, "body": f"I quote\n{MARKER}"},
+    {"id": 7, "user": {"login": "github-actions[bot]"}, "body": f"{MARKER}\nof before"},
+]
+GH = """#!/bin/sh
+echo "$@" >> "$CALLS"
+for last; do :; done
+case "$*" in *--paginate*) exec jq --raw-output "$last" "$COMMENTS";; esac
+"""
+CURL = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in *sort=asc*) exec cat "$COMMENTS";; esac
+"""
+
+
+def _comment_of_github() -> str:
+    (job,) = yaml.safe_load((STARTER / "review.yaml").read_text(encoding="utf-8"))["jobs"].values()
+    return next(str(step["run"]) for step in job["steps"] if step.get("name") == "Comment")
+
+
+def _comment_of_gitlab() -> str:
+    job = yaml.safe_load((ROOT / "docs" / "examples" / "review.gitlab-ci.yml").read_text(encoding="utf-8"))["review"]
+    return next(str(step) for step in job["script"] if "curl" in step)
+
+
+NOTES = "api/projects/1/merge_requests/3/notes"
+
+
+@pytest.mark.parametrize(("command", "tool", "step", "edits", "makes"), [
+    pytest.param(
+        "gh", GH, _comment_of_github(), "PATCH repos/o/r/issues/comments/7 ", "POST repos/o/r/issues/3/comments ",
+        marks=pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed"),
+    ),
+    ("curl", CURL, _comment_of_gitlab(), f"PUT --form body=<review.md {NOTES}/7", f"POST --form body=<review.md {NOTES}"),
+], ids=["github", "gitlab"])  # fmt: skip
+@pytest.mark.parametrize("there", [True, False], ids=["again", "first"])
+def test_a_review_is_one_comment(
+    command: str, tool: str, step: str, edits: str, makes: str, there: bool, tmp_path: Path
+) -> None:
+    (tmp_path / command).write_text(tool)
+    (tmp_path / command).chmod(0o755)
+    (tmp_path / "comments.json").write_text(json.dumps(COMMENTS if there else COMMENTS[:2]))
+    (tmp_path / "review.md").write_text(f"{MARKER}\n## Trainwright: nothing\n")
+    environment = {
+        "PATH": f"{tmp_path}:{BIN}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls"),
+        "COMMENTS": str(tmp_path / "comments.json"), "GITHUB_REPOSITORY": "o/r", "NUMBER": "3", "REVIEW_TOKEN": "t",
+        "CI_API_V4_URL": "api", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "3",
+    }
+    subprocess.run(["bash", "-ec", step], cwd=tmp_path, env=environment, check=True)
+    _, written = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert (edits if there else makes) in written
 
 
 def test_a_release_builds_the_image_of_every_family() -> None:

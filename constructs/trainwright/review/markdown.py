@@ -18,7 +18,7 @@ LIMIT = 65_536
 RESERVE = 600
 """Bytes for saying what was cut."""
 MARKER = "<!-- trainwright diff -->"
-"""By which a workflow finds the comment that it wrote before."""
+"""The first line, by which a job finds the comment that it wrote before."""
 
 
 def markdown(review: Review, limit: int = LIMIT) -> str:
