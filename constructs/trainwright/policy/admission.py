@@ -8,7 +8,7 @@ Sources: kubernetes.io, Reference, Validating Admission Policy; k8s.io/api/admis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -76,6 +76,7 @@ def _objects(policy: Policy, cluster: Cluster, namespaces: Sequence[str], today:
     demand = next(demand for demand in _VALIDATIONS if getattr(policy, demand))
     alone = demand in OF_PODS and not policy.applies_to.teams and not policy.applies_to.queues
     kinds = WITH_PODS if alone else CARRIERS
+    updated = (POD,) if alone else kinds if demand not in OF_PODS else ()
     conditions = list(_conditions(policy, today, kinds))
     definition = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -83,8 +84,7 @@ def _objects(policy: Policy, cluster: Cluster, namespaces: Sequence[str], today:
         "metadata": {"name": name, "annotations": {"trainwright.dev/policy": f"{policy.code}: {policy.title}"}},
         "spec": {
             "failurePolicy": "Fail",
-            # On creation only: an update of what was there before, such as the removal of a finalizer, has to pass.
-            "matchConstraints": {"resourceRules": _rules(kinds)},
+            "matchConstraints": {"resourceRules": _rules(kinds, updated)},
             **({"matchConditions": conditions} if conditions else {}),
             **({"variables": _variables(demand, kinds, cluster)} if demand in OF_PODS else {}),
             "validations": [
@@ -110,20 +110,22 @@ def _objects(policy: Policy, cluster: Cluster, namespaces: Sequence[str], today:
     return [definition, binding]
 
 
-_EPHEMERAL = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
-
-
-def _rules(kinds: Iterable[GroupKind]) -> list[Tree]:
-    made = [
-        {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [f"{kind.lower()}s"]}
-        for group, kind in kinds
-    ]
-    return [*made, *(_EPHEMERAL for kind in kinds if kind == POD)]
+def _rules(kinds: Iterable[GroupKind], updated: Collection[GroupKind]) -> list[Tree]:
+    return [
+        {
+            "apiGroups": [one.group], "apiVersions": ["*"], "operations": ["CREATE", *(["UPDATE"] if one in updated else [])],
+            "resources": [f"{one.kind.lower()}s", *(["pods/ephemeralcontainers"] if one == POD else [])],
+        }
+        for one in kinds
+    ]  # fmt: skip
 
 
 def _conditions(policy: Policy, today: date, kinds: Sequence[GroupKind]) -> Iterator[Tree]:
     """Which objects it is about. An object that another one owns has no labels of the run: its owner was looked at."""
     scope = policy.applies_to
+    now, before = (_changeable(policy, kinds, root) for root in ("object", "oldObject"))
+    if now:
+        yield {"name": "changed", "expression": f'request.operation != "UPDATE" || {now} != {before}'}
     granted = [one.run for one in policy.exempt if one.expires >= today]
     if granted:
         yield {"name": "exempt", "expression": f"!({_label_in(RUN_LABEL, granted)})"}
@@ -135,6 +137,20 @@ def _conditions(policy: Policy, today: date, kinds: Sequence[GroupKind]) -> Iter
         yield {"name": "team", "expression": _label_in(TEAM_LABEL, scope.teams)}
     if scope.queues:
         yield {"name": "queue", "expression": _label_in(QUEUE_LABEL, scope.queues)}
+
+
+def _changeable(policy: Policy, kinds: Sequence[GroupKind], root: str) -> str:
+    """CEL for a list of what a policy looks at, and an update may change; empty where creation alone is looked at.
+
+    An update of anything else has to pass: a controller removes a finalizer from an older object, or Kueue suspends it. Of a
+    pod's containers their images may change, and ephemeral ones may be added; Kueue edits the templates of what carries a run.
+    """
+    if POD in kinds:
+        return f"({_containers(f'dyn({root}).spec')})"
+    keys = [QUEUE_LABEL] if policy.queues else list(policy.labels or ())
+    labels = f"{root}.metadata.labels"
+    said = (f"(has({labels}) && {text(key)} in {labels} ? [{labels}[{text(key)}]] : [])" for key in keys)
+    return f"[{', '.join(said)}]" if keys else ""
 
 
 def _variables(demand: str, kinds: Sequence[GroupKind], cluster: Cluster) -> list[Tree]:
@@ -207,7 +223,12 @@ def _specs(place: tuple[str, ...]) -> str:
     return f"({' && '.join(present)} ? {specs} : [])"
 
 
-_CONTAINERS = " + ".join(f"(has(pod.{field}) ? pod.{field} : [])" for field in CONTAINER_LISTS)
+def _containers(pod: str) -> str:
+    """CEL for the list of all containers of a pod's ``spec``."""
+    return " + ".join(f"(has({pod}.{field}) ? {pod}.{field} : [])" for field in CONTAINER_LISTS)
+
+
+_CONTAINERS = _containers("pod")
 
 
 def _registries(policy: Policy) -> list[str]:

@@ -53,24 +53,27 @@ def objects(file: PolicyFile, of: Cluster | None = None) -> tuple[Tree, Tree]:
 
 @cache
 def _compiled(expression: str) -> Any:
-    variables = {"object": cel.Type.DYN, "variables": cel.Type.DYN}
-    return cel.NewEnv(variables=variables).compile(expression)
+    names = ("object", "oldObject", "request", "variables")
+    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN)).compile(expression)
 
 
-def evaluate(expression: str, manifest: Tree, variables: Tree) -> Any:
-    result = _compiled(expression).eval(data={"object": manifest, "variables": variables})
+def evaluate(expression: str, manifest: Tree, variables: Tree, old: Tree | None = None) -> Any:
+    request = {"operation": "UPDATE" if old else "CREATE"}
+    data = {"object": manifest, "oldObject": old, "request": request, "variables": variables}
+    result = _compiled(expression).eval(data=data)
     assert result.type() != cel.Type.ERROR, f"{expression}\n{result.value()}"
     return result.plain_value() if hasattr(result, "plain_value") else result.value()
 
 
-def denied(definition: Tree, manifest: Tree) -> bool:
-    """As the API server decides it for the creation of an object."""
+def denied(definition: Tree, manifest: Tree, old: Tree | None = None) -> bool:
+    """As the API server decides it for the creation of an object, or for the update of an old one."""
     spec, group = definition["spec"], manifest["apiVersion"].rpartition("/")[0]
-    rules = [one for one in spec["matchConstraints"]["resourceRules"] if "CREATE" in one["operations"]]
+    operation = "UPDATE" if old else "CREATE"
+    rules = [one for one in spec["matchConstraints"]["resourceRules"] if operation in one["operations"]]
     asked = [(one["apiGroups"][0], one["resources"][0]) for one in rules]
     if (group, f"{manifest['kind'].lower()}s") not in asked:
         return False
-    if not all(evaluate(one["expression"], manifest, {}) for one in spec.get("matchConditions", [])):
+    if not all(evaluate(one["expression"], manifest, {}, old) for one in spec.get("matchConditions", [])):
         return False
     variables = {one["name"]: _plain(evaluate(one["expression"], manifest, {})) for one in spec.get("variables", [])}
     return not all(evaluate(one["expression"], manifest, variables) for one in spec["validations"])
@@ -268,8 +271,44 @@ def test_no_text_ends_its_literal(value: str) -> None:
     assert _plain(evaluate(f"[{text(value)}]", {}, {})) == [value]
 
 
-def test_no_admission_policy_changes_an_update() -> None:
-    """A finalizer that a controller removes from an older pod is an update."""
-    definition, _ = objects(policy(forbid=["root"]))
+def pod(image: str, **more: Any) -> Tree:
+    spec = {"containers": [{"name": "c", "image": image}], **more.pop("spec", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **more}, "spec": spec}
+
+
+GOOD, BAD = "registry.example.com/x:1", "elsewhere.example.com/x:1"
+
+
+def test_a_pod_gets_no_other_image_later() -> None:
+    """By `kubectl set image`, which the API server lets through, or by `kubectl debug`."""
+    definition, _ = objects(policy(registries=["registry.example.com"]))
+    assert denied(definition, pod(BAD), pod(GOOD))
+    assert not denied(definition, pod("registry.example.com/x:2"), pod(GOOD))
+    assert denied(definition, pod(GOOD, spec={"ephemeralContainers": [{"name": "debug", "image": BAD}]}), pod(GOOD))
     rules = definition["spec"]["matchConstraints"]["resourceRules"]
-    assert {one["resources"][0] for one in rules if "UPDATE" in one["operations"]} == {"pods/ephemeralcontainers"}
+    assert [one["resources"] for one in rules if "UPDATE" in one["operations"]] == [["pods", "pods/ephemeralcontainers"]]
+
+
+def test_the_policy_is_no_obstacle_for_what_was_there_before() -> None:
+    definition, _ = objects(policy(registries=["registry.example.com"]))
+    gates = [{"name": "kueue.x-k8s.io/admission"}]
+    old = pod(BAD, finalizers=["batch.kubernetes.io/job-tracking"], spec={"schedulingGates": gates})
+    assert not denied(definition, pod(BAD), old), "Kueue starts it, and the Job controller counts it"
+    definition, _ = objects(policy(labels={"cost-center": [], "tier": []}))
+    old = job({"tier": "x"}, finalizers=["foregroundDeletion"])
+    assert not denied(definition, job({"tier": "x", "more": "y"}), old)
+    definition, _ = objects(policy(forbid=["root"], applies_to={"teams": ["nlp"]}))
+    assert not denied(definition, job({"trainwright.dev/team": "nlp"}), job({"trainwright.dev/team": "nlp"}))
+
+
+def test_labels_and_queues_that_change_later_are_looked_at() -> None:
+    definition, _ = objects(policy(labels={"cost-center": ["a", "b"], "tier": []}))
+    old = job({"cost-center": "a", "tier": "x"})
+    assert denied(definition, job({"cost-center": "c", "tier": "x"}), old)
+    assert denied(definition, job({"cost-center": "a"}), old)
+    assert denied(definition, job(None), old)
+    assert not denied(definition, job({"cost-center": "b", "tier": "x"}), old)
+    definition, _ = objects(policy(queues=["research"]), with_kueue())
+    old = job({"kueue.x-k8s.io/queue-name": "research"})
+    assert denied(definition, job({"kueue.x-k8s.io/queue-name": "other"}), old)
+    assert denied(definition, job(None), old)
