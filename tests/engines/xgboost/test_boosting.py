@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import xgboost
 from tests.engines.halting import first_called_slow, mostly_stopped
@@ -29,6 +30,13 @@ SOME = 50
 def files(directory: Path) -> set[Any]:
     """Names, sizes and digests of the newest checkpoint's files: the bits of the model."""
     return set(CheckpointStore(directory).records()[0].files)
+
+
+def matrix_of(seeds: range) -> xgboost.DMatrix:
+    """What the files of ``table`` hold that were written with these seeds."""
+    read = [rows(300, seed) for seed in seeds]
+    features, labels = (np.concatenate(parts) for parts in zip(*read, strict=True))
+    return xgboost.DMatrix(features, label=labels, feature_names=list(COLUMNS))
 
 
 def scores(rank: Rank, metric: str) -> list[float]:
@@ -58,12 +66,7 @@ def test_a_run_learns_and_leaves_its_model(ranks: Ranks, spec: Spec, tmp_path: P
 def test_one_worker_gives_the_trees_of_xgboosts_own_loop(ranks: Ranks, spec: Spec, table: Path, tmp_path: Path) -> None:
     booster = {"objective": "binary:logistic", "max_depth": 4}
     ranks.finish(spec(tmp_path / "c", world=1, booster=booster, rounds=10))
-    read = [rows(300, seed) for seed in range(3)]
-    features = [row for features, _ in read for row in features]
-    labels = [label for _, part in read for label in part]
-    theirs = xgboost.train(
-        {**booster, "tree_method": "hist", "nthread": 1}, xgboost.DMatrix(features, label=labels, feature_names=list(COLUMNS)), 10
-    )
+    theirs = xgboost.train({**booster, "tree_method": "hist", "nthread": 1}, matrix_of(range(3)), 10)
     ours = xgboost.Booster(model_file=str(tmp_path / "c" / "model.ubj"))
     assert ours.get_dump(with_stats=True) == theirs.get_dump(with_stats=True)
 
@@ -160,6 +163,26 @@ def test_training_ends_early(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     record = CheckpointStore(tmp_path / "c").records()[0]
     assert record.metadata["best_round"] == booster.best_iteration + 1
     assert record.metadata["best_score"] == booster.best_score
+
+
+def test_training_ends_early_where_xgboosts_own_loop_does(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    booster = {"objective": "binary:logistic", "max_depth": 4}
+    work: dict[str, Any] = {
+        "rounds": 300, "early_stopping_rounds": 1, "evaluation_metrics": ["logloss"], "booster": booster, "log_every_steps": 1,
+    }
+    scored: dict[str, Any] = {}
+    xgboost.train(
+        {**booster, "tree_method": "hist", "nthread": 1, "eval_metric": "logloss"}, matrix_of(range(3)), 300,
+        evals=[(matrix_of(range(10, 12)), "evaluation")], evals_result=scored, early_stopping_rounds=1, verbose_eval=False,
+    )
+    wanted = len(scored["evaluation"]["logloss"])
+    assert 5 < wanted < 300
+    [first] = ranks.finish(spec(tmp_path / "c", world=1, **work))
+    assert [event["step"] for event in first.events("finished")] == [wanted]
+    assert [event["step"] for event in first.events("evaluated")] == list(range(1, wanted + 1))
+    [again] = ranks.finish(spec(tmp_path / "c", world=1, **work))
+    assert [event["step"] for event in again.events("finished")] == [wanted]
+    assert not again.events("step")
 
 
 @pytest.mark.parametrize("form", ["parquet", "libsvm"])

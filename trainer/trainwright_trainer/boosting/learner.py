@@ -22,7 +22,7 @@ from trainwright_trainer.training.reporting import Meter
 
 MODEL_FILE = "model.ubj"
 """In a checkpoint, and beside the checkpoints when the run is finished: XGBoost's own format (Universal Binary JSON)."""
-_BEST_ROUND, _BEST_SCORE = "best_round", "best_score"
+_BEST_ROUND, _BEST_SCORE, _EVALUATED_ROUND = "best_round", "best_score", "evaluated_round"
 _HIGHER_IS_BETTER = ("auc", "aucpr")
 
 
@@ -54,7 +54,7 @@ class BoostingLearner:
         """What the clock said at the end of the last round."""
         self._round = 0
         self._best_round, self._best_score = 0, math.nan
-        self._evaluated_round: int | None = None
+        self._evaluated_round = 0
         self._booster = self._build(None)
 
     @property
@@ -77,12 +77,12 @@ class BoostingLearner:
     @property
     def done(self) -> bool:
         patience = self._work.early_stopping_rounds
-        stopped = patience is not None and self._best_round > 0 and self._round - self._best_round >= patience
+        stopped = patience is not None and self._best_round > 0 and self._evaluated_round - self._best_round >= patience
         return stopped or self._round >= self._work.rounds
 
     def metadata(self) -> Metadata:
         best = {_BEST_ROUND: self._best_round, _BEST_SCORE: self._best_score} if self._best_round else {}
-        return {"library": f"xgboost {xgboost.__version__}", **best}
+        return {"library": f"xgboost {xgboost.__version__}", _EVALUATED_ROUND: self._evaluated_round, **best}
 
     def snapshots(self) -> Sequence[Snapshot]:
         return [StateSnapshot(lambda: {MODEL_FILE: [self._booster.save_raw("ubj")]})]
@@ -97,6 +97,7 @@ class BoostingLearner:
         self._round = checkpoint.position.step
         self._best_round = int(checkpoint.metadata.get(_BEST_ROUND, 0))
         self._best_score = float(checkpoint.metadata.get(_BEST_SCORE, math.nan))
+        self._evaluated_round = int(checkpoint.metadata.get(_EVALUATED_ROUND, self._round))  # older records do not say it
 
     def warm_up(self) -> None:
         self._halted = self._own_clock.halted
@@ -131,7 +132,7 @@ class BoostingLearner:
         self._group.reduce_sums([0.0])
 
     def evaluate(self, before_batch: Callable[[], None]) -> None:
-        if self._evaluated_round == self._round or not self._round:
+        if self._evaluated_round == self._round:
             return
         name = "train" if self._evaluated is self._train else "evaluation"
         with lost_workers():
