@@ -152,13 +152,15 @@ def test_other_numbers_of_workers_go_on(ranks: Ranks, spec: Spec, tmp_path: Path
 
 def test_training_ends_early(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     work: dict[str, Any] = {
-        "rounds": 1000, "early_stopping_rounds": 5, "evaluation_metrics": ["logloss"],
+        "rounds": 1000, "early_stopping_rounds": 5, "evaluation_metrics": ["logloss"], "log_every_steps": 1000,
         "booster": {"objective": "binary:logistic", "max_depth": 8, "eta": 0.9},
     }
     first, _ = ranks.finish(spec(tmp_path / "c", **work))
     [end] = first.events("finished")
     booster = xgboost.Booster(model_file=str(tmp_path / "c" / "model.ubj"))
     assert end["step"] == booster.num_boosted_rounds() < 100
+    for event in ("step", "evaluated"):
+        assert [told["step"] for told in first.events(event)] == [1, end["step"]]
     assert booster.best_iteration == end["step"] - 5 - 1
     record = CheckpointStore(tmp_path / "c").records()[0]
     assert record.metadata["best_round"] == booster.best_iteration + 1

@@ -114,11 +114,8 @@ class BoostingLearner:
                 self._booster.update(self._train, self._round)
         self._halted = self._own_clock.halted
         self._round += 1
-        if self._round == 1 or self._round % self._work.log_every_steps == 0 or self._round >= self._work.rounds:
-            speed = self._meter.read()
-            self._report.step(self.position, speed)
-            if self._device == "cpu":  # who waits for a GPU or for NCCL uses the processor as who computes does
-                self._report.pace(self.position, speed.split)
+        if self._is_reported:
+            self._report_round()
 
     def stalled(self, seconds: float) -> None:
         """It stands still for all of a save, which has a metric of its own."""
@@ -134,6 +131,7 @@ class BoostingLearner:
     def evaluate(self, before_batch: Callable[[], None]) -> None:
         if self._evaluated_round == self._round:
             return
+        was_reported = self._is_reported
         name = "train" if self._evaluated is self._train else "evaluation"
         with lost_workers():
             scores = _parsed(self._booster.eval_set([(self._evaluated, name)], self._round - 1))
@@ -144,7 +142,9 @@ class BoostingLearner:
         if self._improves(metric, score):
             self._best_round, self._best_score = self._round, score
         self._evaluated_round = self._round
-        if self._round % self._work.log_every_steps == 0 or self.done:
+        if self._is_reported:
+            if not was_reported:  # its score makes it the last one
+                self._report_round()
             self._report.evaluated(self.position, name, scores)
 
     def publish(self) -> None:
@@ -155,6 +155,17 @@ class BoostingLearner:
 
     def close(self) -> None:
         self._group.close()
+
+    @property
+    def _is_reported(self) -> bool:
+        """Whether the round is the first, the last, or one of those that are logged."""
+        return self._round == 1 or self._round % self._work.log_every_steps == 0 or self.done
+
+    def _report_round(self) -> None:
+        speed = self._meter.read()
+        self._report.step(self.position, speed)
+        if self._device == "cpu":  # who waits for a GPU or for NCCL uses the processor as who computes does
+            self._report.pace(self.position, speed.split)
 
     def _build(self, model: bytearray | None) -> xgboost.Booster:
         parameters: dict[str, Any] = self._work.booster.model_dump(exclude_none=True)
