@@ -187,6 +187,21 @@ def test_training_ends_early_where_xgboosts_own_loop_does(ranks: Ranks, spec: Sp
     assert not again.events("step")
 
 
+def test_a_score_that_is_no_number_is_not_the_best(ranks: Ranks, spec: Spec, table: Path, tmp_path: Path) -> None:
+    features, labels = rows(100, seed=20)
+    write_csv(tmp_path / "honest.csv", features, 0 * labels)
+    data = {
+        "source": "table", "format": "csv", "path": str(table / "train"), "evaluation_path": str(tmp_path / "honest.csv"),
+        "label": "fraud",
+    }
+    work: dict[str, Any] = {"data": data, "rounds": 5, "evaluation_metrics": ["logloss", "auc"], "early_stopping_rounds": 2}
+    first, _ = ranks.finish(spec(tmp_path / "c", **work))
+    assert [event["step"] for event in first.events("finished")] == [5]
+    record = CheckpointStore(tmp_path / "c").records()[0]
+    assert "best_score" not in record.metadata
+    assert "best_iteration" not in xgboost.Booster(model_file=str(tmp_path / "c" / "model.ubj")).attributes()
+
+
 @pytest.mark.parametrize("form", ["parquet", "libsvm"])
 def test_formats_hold_the_same_table(ranks: Ranks, spec: Spec, tmp_path: Path, form: str) -> None:
     import pyarrow

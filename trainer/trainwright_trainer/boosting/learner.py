@@ -139,7 +139,7 @@ class BoostingLearner:
             if not math.isfinite(score) and metric not in _HIGHER_IS_BETTER:  # those are NaN where one class is absent
                 raise DivergedError(f"round {self._round} is not finite: {metric} on the {name} rows is {score:g}")
         *_, (metric, score) = scores.items()
-        if self._improves(metric, score):
+        if math.isfinite(score) and self._improves(metric, score):
             self._best_round, self._best_score = self._round, score
         self._evaluated_round = self._round
         if self._is_reported:
