@@ -230,6 +230,20 @@ def test_formats_hold_the_same_table(ranks: Ranks, spec: Spec, tmp_path: Path, f
     assert ours == dumps[1]
 
 
+@pytest.mark.parametrize("held_out", ["0 4:1\n1 0:2 3:1\n", "0 0:1\n1 0:2\n"], ids=["wider", "narrower"])
+def test_held_out_rows_with_other_indexes(ranks: Ranks, spec: Spec, tmp_path: Path, held_out: str) -> None:
+    (tmp_path / "train.libsvm").write_text("1 0:1 2:1\n0 1:1\n" * 20)
+    (tmp_path / "held-out.libsvm").write_text(held_out)
+    data = {
+        "source": "table", "format": "libsvm", "path": str(tmp_path / "train.libsvm"),
+        "evaluation_path": str(tmp_path / "held-out.libsvm"),
+    }
+    for rounds in (2, 4):
+        first, _ = ranks.finish(spec(tmp_path / "c", data=data, rounds=rounds, evaluation_metrics=["logloss"]))
+        assert [event["step"] for event in first.events("finished")] == [rounds]
+    assert xgboost.Booster(model_file=str(tmp_path / "c" / "model.ubj")).num_features() == 3
+
+
 def test_a_damaged_checkpoint_is_passed_over(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     ranks.finish(spec(tmp_path / "c"))
     newest = sorted((tmp_path / "c").glob("step-40.*"))[0] / "model.ubj"

@@ -229,11 +229,16 @@ def _parsed(line: str) -> dict[str, float]:
     return scores
 
 
-def matrix(rows: Rows) -> xgboost.DMatrix:
+def matrix(rows: Rows, train: xgboost.DMatrix | None = None) -> xgboost.DMatrix:
     """Call on all workers together: they agree on the number of columns here. Raises :class:`DataError` for infinite features.
+
+    Beside rows to ``train`` on, those of libsvm have the same columns. They lose what training never had: no tree splits on it,
+    and XGBoost takes the widest matrix for the model's.
 
     Not a ``QuantileDMatrix``, which keeps bins in place of values: after a resume margins are computed again from the values.
     """
+    if rows.names is None and train is not None:
+        rows.features.resize((len(rows), train.num_col()))
     try:
         return xgboost.DMatrix(rows.features, label=rows.labels, feature_names=None if rows.names is None else list(rows.names))
     except xgboost.core.XGBoostError as error:

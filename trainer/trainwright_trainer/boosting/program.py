@@ -51,9 +51,10 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     digest = fingerprint(work.data, files_of(work.data.path))
     check_data(group, digest)
     [total] = group.reduce_sums([len(rows)])
+    train = matrix(rows)
     learner = BoostingLearner(
-        work, spec.world.device, _threads(environment), place, link, group, total_rows=int(total), train=matrix(rows),
-        held_out=None if held_out is None else matrix(held_out),
+        work, spec.world.device, _threads(environment), place, link, group, total_rows=int(total), train=train,
+        held_out=None if held_out is None else matrix(held_out, train),
     )
     checkpoints = Checkpointer(
         spec, work.checkpoints, learner, link, place,
