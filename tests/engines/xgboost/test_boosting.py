@@ -273,8 +273,8 @@ def test_other_data_is_refused(ranks: Ranks, spec: Spec, table: Path, tmp_path: 
 def test_wrong_data_ends_the_worker_that_reads_it(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     data = {"source": "table", "format": "csv", "path": str(tmp_path / "no-such"), "label": "fraud"}
     first, _ = ranks.finish(spec(tmp_path / "c", data=data), code=12)
-    missing = f"cannot read {tmp_path / 'no-such'}: No such file or directory"
-    assert first.cause() == f"{missing}; mount the data there, or correct work.data"
+    missing = f"{tmp_path / 'no-such'} cannot be read: No such file or directory"
+    assert first.cause() == f"{missing}; check the path, and what is mounted there"
 
 
 def test_another_model_is_refused(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright_trainer.boosting.table import DataShard, files_of, fingerprint, read_shard
+from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError
@@ -89,6 +93,37 @@ def test_refused(form: str, text: str | None, sentence: str, tmp_path: Path) -> 
     with pytest.raises(DataError) as refusal:
         read_shard(table(file, form), LOGISTIC, DataShard(0, 1))
     assert sentence.format(file=file) in str(refusal.value)
+
+
+@pytest.mark.parametrize(("form", "call"), [
+    ("csv", "pyarrow.csv.read_csv"), ("parquet", "pyarrow.parquet.read_table"), ("libsvm", "pathlib.Path.read_bytes"),
+    ("csv", "pathlib.Path.iterdir"),
+])
+def test_a_volume_that_fails(form: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_row(tmp_path / "x", form)
+    monkeypatch.setattr(call, failing(errno.ESTALE))
+    with pytest.raises(StorageError, match=f"cannot read {tmp_path}.*: {os.strerror(errno.ESTALE)}"):
+        read_shard(table(tmp_path, form), LOGISTIC, DataShard(0, 1))
+    monkeypatch.setattr(call, failing(errno.ENOENT))
+    with pytest.raises(DataError, match=f"{tmp_path}.* cannot be read: {os.strerror(errno.ENOENT)}"):
+        read_shard(table(tmp_path, form), LOGISTIC, DataShard(0, 1))
+
+
+def write_row(path: Path, form: str) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    if form == "parquet":
+        parquet.write_table(pyarrow.table({"y": [1], "a": [1]}), path)
+    else:
+        path.write_text("y,a\n1,1\n" if form == "csv" else "1 0:1\n")
+
+
+def failing(number: int) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def test_classes(tmp_path: Path) -> None:

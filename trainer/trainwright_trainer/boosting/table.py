@@ -20,7 +20,7 @@ import numpy.typing as npt
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.files import Stream
+from trainwright_trainer.data.files import Stream, reading
 
 Features: TypeAlias = Any
 """float32 ``(n, columns)``: an array in which NaN is missing, or a sparse ``scipy.sparse.csr_matrix`` in which what is not stored
@@ -61,6 +61,7 @@ def read(file: Path, table: Table, columns: Sequence[str] | None) -> Rows:
 
     Raises:
         DataError: It cannot be read, lacks the label or has other columns, or holds something else than numbers.
+        StorageError: The volume failed.
     """
     if table.format == "libsvm":
         return _libsvm(file)
@@ -79,11 +80,12 @@ def _arrow(file: Path, form: str) -> Any:
     import pyarrow
     from pyarrow import csv, parquet
 
-    try:
-        return parquet.read_table(file) if form == "parquet" else csv.read_csv(file)
-    except (pyarrow.ArrowException, OSError) as error:  # its errors of content derive from ValueError as well
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"{file} cannot be read as {form}: {lines[0]}") from error
+    with reading(file):
+        try:
+            return parquet.read_table(file) if form == "parquet" else csv.read_csv(file)
+        except pyarrow.ArrowException as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise DataError(f"{file} cannot be read as {form}: {lines[0]}") from error
 
 
 def _check_columns(
@@ -120,10 +122,8 @@ def _libsvm(file: Path) -> Rows:
     """``LABEL INDEX:VALUE INDEX:VALUE ...`` a line, with indexes as they stand; ``#`` begins a comment."""
     from scipy import sparse  # type: ignore[import-untyped]
 
-    try:
+    with reading(file):
         text = _COMMENT.sub(b"", file.read_bytes())
-    except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}") from error
     lines = text.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if line.strip() and not _LIBSVM_ROW.fullmatch(line):
@@ -189,15 +189,13 @@ class DataShard:
 def files_of(path: str) -> list[Path]:
     """The file, or a directory's files in name order; those that begin with a dot or an underscore are marks of other programs.
 
-    Raises :class:`DataError` where there is none.
+    Raises :class:`DataError` where there is none, and :class:`StorageError` where the volume failed.
     """
     where = Path(path)
-    try:
+    with reading(where):
         if where.is_file():
             return [where]
         found = sorted(entry for entry in where.iterdir() if entry.is_file() and not entry.name.startswith((".", "_")))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; mount the data there, or correct work.data") from error
     if not found:
         raise DataError(f"{path} holds no file; a table is a file, or a directory of files without folders in it")
     return found
@@ -209,6 +207,7 @@ def read_shard(table: Table, booster: Booster, shard: DataShard, *, evaluation: 
     Raises:
         DataError: Files are missing, cannot be read, have other columns than the first one of the training table, or hold labels
             that the objective has no use for; or there are fewer rows than workers.
+        StorageError: The volume failed.
     """
     first = files_of(table.path)[0]
     columns = read(first, table, None).names
