@@ -97,7 +97,7 @@ def test_refused(form: str, text: str | None, sentence: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("form", "call"), [
     ("csv", "pyarrow.csv.read_csv"), ("parquet", "pyarrow.parquet.read_table"), ("libsvm", "pathlib.Path.read_bytes"),
-    ("csv", "pathlib.Path.iterdir"),
+    ("csv", "pathlib.Path.iterdir"), ("csv", "pyarrow.csv.open_csv"), ("parquet", "pyarrow.parquet.read_schema"),
 ])
 def test_a_volume_that_fails(form: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_row(tmp_path / "x", form)
@@ -107,6 +107,29 @@ def test_a_volume_that_fails(form: str, call: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(call, failing(errno.ENOENT))
     with pytest.raises(DataError, match=f"{tmp_path}.* cannot be read: {os.strerror(errno.ENOENT)}"):
         read_shard(table(tmp_path, form), LOGISTIC, DataShard(0, 1))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "libsvm"])
+def test_each_file_is_read_once(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import csv, parquet
+
+    for name in ("train", "held-out"):
+        write_row(tmp_path / name, form)
+    read: list[Path] = []
+    for home, call in ((csv, "read_csv"), (parquet, "read_table"), (Path, "read_bytes")):
+        monkeypatch.setattr(home, call, noting(getattr(home, call), read))
+    both = table(tmp_path / "train", form, evaluation_path=str(tmp_path / "held-out"))
+    for evaluation in (False, True):
+        read_shard(both, LOGISTIC, DataShard(0, 1), evaluation=evaluation)
+    assert read == [tmp_path / "train", tmp_path / "held-out"]
+
+
+def noting(call: Callable[[Path], Any], noted: list[Path]) -> Callable[[Path], Any]:
+    def noting_call(path: Path) -> Any:
+        noted.append(path)
+        return call(path)
+
+    return noting_call
 
 
 def write_row(path: Path, form: str) -> None:

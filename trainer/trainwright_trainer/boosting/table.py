@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,13 +52,13 @@ _COMMENT = re.compile(rb"#[^\n]*")
 _NEWLINE, _COLON = ord("\n"), ord(":")
 
 
-def read(file: Path, table: Table, columns: Sequence[str] | None) -> Rows:
+def read(file: Path, table: Table, columns: Sequence[str]) -> Rows:
     """All rows of one file.
 
     Args:
         file: The file.
         table: Its format, and the name of its label.
-        columns: Names of the features, in the order in which they are wanted; None takes them as the file has them.
+        columns: Names of the features, in the order in which they are wanted; libsvm has none.
 
     Raises:
         DataError: It cannot be read, lacks the label or has other columns, or holds something else than numbers.
@@ -65,39 +66,59 @@ def read(file: Path, table: Table, columns: Sequence[str] | None) -> Rows:
     """
     if table.format == "libsvm":
         return _libsvm(file)
-    label = table.label or ""
-    content = _arrow(file, table.format)
-    found = [name for name in content.column_names if name != label]
-    _check_columns(file, content.column_names, label, found, columns)
-    names = tuple(found if columns is None else columns)
-    features = np.empty((content.num_rows, len(names)), dtype=np.float32)
-    for number, name in enumerate(names):
-        features[:, number] = _numbers(file, name, content.column(name))
-    return Rows(features, _numbers(file, label, content.column(label)), names)
-
-
-def _arrow(file: Path, form: str) -> Any:
-    import pyarrow
     from pyarrow import csv, parquet
+
+    with _arrow(file, table.format):
+        content = parquet.read_table(file) if table.format == "parquet" else csv.read_csv(file)
+    label = table.label or ""
+    _refuse_others(file, _features(file, content.column_names, label), columns)
+    features = np.empty((content.num_rows, len(columns)), dtype=np.float32)
+    for number, name in enumerate(columns):
+        features[:, number] = _numbers(file, name, content.column(name))
+    return Rows(features, _numbers(file, label, content.column(label)), tuple(columns))
+
+
+def _columns(first: Path, table: Table) -> Sequence[str]:
+    """Names of the features, from the schema or the header line of the table's first file; none of libsvm. Reads no further."""
+    if table.format == "libsvm":
+        return ()
+    from pyarrow import csv, parquet
+
+    with _arrow(first, table.format):
+        if table.format == "parquet":
+            names = parquet.read_schema(first).names
+        else:
+            with csv.open_csv(first) as opened:
+                names = opened.schema.names
+    return _features(first, names, table.label or "")
+
+
+@contextmanager
+def _arrow(file: Path, form: str) -> Iterator[None]:
+    """Turn what Arrow says of a file into a :class:`DataError`, or a :class:`StorageError` where the volume failed."""
+    import pyarrow
 
     with reading(file):
         try:
-            return parquet.read_table(file) if form == "parquet" else csv.read_csv(file)
+            yield
         except pyarrow.ArrowException as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise DataError(f"{file} cannot be read as {form}: {lines[0]}") from error
 
 
-def _check_columns(
-    file: Path, all_names: Sequence[str], label: str, found: Sequence[str], columns: Sequence[str] | None
-) -> None:
+def _features(file: Path, all_names: Sequence[str], label: str) -> Sequence[str]:
+    """All columns but the label."""
     if label not in all_names:
         raise DataError(f"{file} has no column {label!r}, which work.data.label names; it has {', '.join(all_names)[:500]}")
     if twice := sorted({name for name in all_names if list(all_names).count(name) > 1}):
         raise DataError(f"{file} has more than one column {twice[0]!r}; rename one of them")
-    if not found:
-        raise DataError(f"{file} has no column besides its label; boosting needs features")
-    if columns is not None and set(found) != set(columns):
+    if found := [name for name in all_names if name != label]:
+        return found
+    raise DataError(f"{file} has no column besides its label; boosting needs features")
+
+
+def _refuse_others(file: Path, found: Sequence[str], columns: Sequence[str]) -> None:
+    if set(found) != set(columns):
         lacks, more = sorted(set(columns) - set(found)), sorted(set(found) - set(columns))
         differences = [f"lacks {', '.join(lacks)}"] * bool(lacks) + [f"has {', '.join(more)} more"] * bool(more)
         described = " and ".join(differences)[:1000]
@@ -209,8 +230,7 @@ def read_shard(table: Table, booster: Booster, shard: DataShard, *, evaluation: 
             that the objective has no use for; or there are fewer rows than workers.
         StorageError: The volume failed.
     """
-    first = files_of(table.path)[0]
-    columns = read(first, table, None).names
+    columns = _columns(files_of(table.path)[0], table)
     path = table.path if not evaluation or table.evaluation_path is None else table.evaluation_path
     files = files_of(path)
     rows = joined([read(file, table, columns) for file in shard.files(files)])
