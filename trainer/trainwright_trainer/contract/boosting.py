@@ -17,6 +17,9 @@ LOSSES: frozenset[MetricName] = frozenset({"rmse", "mae", "logloss", "mlogloss",
 ERRORS: frozenset[MetricName] = frozenset({"error", "merror"})
 """Shares of rows predicted wrong."""
 _OF_CLASSES = ("multi:softprob", "multi:softmax")
+_SCORES_OF_CLASSES: tuple[MetricName, ...] = ("mlogloss", "merror", "auc", "aucpr")
+_SCORES_OF_ROWS: tuple[MetricName, ...] = ("rmse", "mae", "logloss", "error", "auc", "aucpr", "poisson-nloglik")
+"""XGBoost computes the former from a prediction for each class, and these from one for each row (src/metric)."""
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -83,6 +86,13 @@ class BoostingSettings(Contract):
             raise ValueError(f"format {self.data.format} needs data.label, the name of the label's column")
         if self.early_stopping_rounds is not None and self.data.evaluation_path is None:
             raise ValueError("early_stopping_rounds needs data.evaluation_path")
+        scores = _SCORES_OF_CLASSES if self.booster.objective in _OF_CLASSES else _SCORES_OF_ROWS
+        for metric in self.evaluation_metrics:
+            if metric not in scores:
+                raise ValueError(
+                    f"evaluation_metrics has {metric}, which objective {self.booster.objective} has no predictions for; use "
+                    f"{', '.join(scores[:-1])} or {scores[-1]}"
+                )
         return self
 
 
