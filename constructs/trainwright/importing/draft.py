@@ -21,7 +21,7 @@ from trainwright.operators import TARGETS
 from trainwright.operators.kueue.releases import RELEASES as KUEUE
 from trainwright.operators.said import Part
 from trainwright.rules.cluster.profile import KNOWN_KUBERNETES
-from trainwright.starter.discovery import GPU_MEMORY, LEVELS, SPOT
+from trainwright.starter.discovery import GPU_MEMORY, LEVELS, SPOT, gpu_model
 from trainwright.targets import TARGET_MODULES
 from trainwright.units import Bytes, Cpu, UnitError
 
@@ -192,7 +192,7 @@ def _taints(needs: Needs) -> tuple[list[Data], list[Data]]:
 def _model(labels: Mapping[str, str]) -> str:
     """Of the GPU, by the labels of its nodes: a product, an accelerator, or the name of an instance."""
     for value in labels.values():
-        if model := next((one for one in GPU_MEMORY if one in value.upper()), ""):
+        if model := gpu_model(value):
             return model
     for value in labels.values():
         first = re.split(r"[.\-_]", value.lower().removeprefix("standard_").removeprefix("ml."))[0]

@@ -25,7 +25,7 @@ GPU_MEMORY = {
     "GB300": 279, "GB200": 186, "B300": 268, "B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48, "A10G": 24, "L4": 24,
     "V100": 16, "T4": 16, "MI355X": 288, "MI300X": 192,
 }
-"""Model of a GPU -> its memory in GB, where no node label says it; a model whose name is part of another's comes after that."""
+"""Model of a GPU -> its memory in GB, where no node label says it."""
 SPOT = {
     "karpenter.sh/capacity-type": ("spot", "2m"),
     "eks.amazonaws.com/capacityType": ("SPOT", "2m"),
@@ -57,6 +57,20 @@ class Device(NamedTuple):
 
     name: str
     amount: int
+
+
+class GpuLabels(NamedTuple):
+    """Labels by which nodes say what their GPUs are."""
+
+    product: tuple[str, ...]
+    memory: str
+
+
+GPU_LABELS = {
+    "nvidia.com/gpu": GpuLabels(("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"), "nvidia.com/gpu.memory"),
+    "amd.com/gpu": GpuLabels(("amd.com/gpu.product-name",), "amd.com/gpu.vram"),
+}
+"""Of NVIDIA's GPU feature discovery, with memory in MiB (81559), of GKE, and of AMD's node labeller, which says GiB (192G)."""
 
 
 @dataclass(slots=True)
@@ -212,7 +226,7 @@ def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
     }
     gpus = _gpus(nodes[0])
     if gpus:
-        pool["gpu"] = _gpu(found, where, labels, gpus[0])
+        pool["gpu"] = _gpu(found, where, nodes, gpus[0])
     pool["fabric"] = _fabric(found, where, [device for device in _devices(nodes[0]) if device not in gpus])
     if INSTANCE_TYPE in labels:
         pool["labels"] = {INSTANCE_TYPE: labels[INSTANCE_TYPE]}
@@ -225,17 +239,38 @@ def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
     return pool
 
 
-def _gpu(found: Found, where: str, labels: Mapping[str, str], gpu: Device) -> Data:
-    product = labels.get(f"{gpu.name}.product") or labels.get("cloud.google.com/gke-accelerator", "")
-    model = next((model for model in GPU_MEMORY if model in product.upper()), "")
-    stated = labels.get(f"{gpu.name}.memory", "")  # in MiB
-    memory = round(int(stated) / 1024) if stated.isdigit() else GPU_MEMORY.get(model, 24)
-    if not stated.isdigit():
+def _gpu(found: Found, where: str, nodes: Sequence[Object], gpu: Device) -> Data:
+    product = next((value for node in nodes for value in _product(node).values()), "")
+    model, stated = gpu_model(product), [memory for node in nodes if (memory := _gpu_memory(node, gpu)) is not None]
+    if not stated:
         found.guesses.append(f"{where}.gpu.memory: no node label says it")
     if not model:
-        found.guesses.append(f"{where}.gpu.model: no node label says it")
+        why = f"{product} is none that is known here" if product else "no node label says it"
+        found.guesses.append(f"{where}.gpu.model: {why}")
+    memory = min(stated) if stated else GPU_MEMORY.get(model, 24)
     data: Data = {"model": model or product or "GPU", "memory": f"{memory}Gi", "per_node": gpu.amount}
     return data if gpu.name == "nvidia.com/gpu" else {**data, "resource": gpu.name}
+
+
+def _product(node: Object) -> Data:
+    """The label by which a node says which GPUs it has; empty where it has none."""
+    names = (name for gpu in _gpus(node) if gpu.name in GPU_LABELS for name in GPU_LABELS[gpu.name].product)
+    return next(({name: value} for name in names if (value := _labels(node).get(name))), {})
+
+
+def _gpu_memory(node: Object, gpu: Device) -> int | None:
+    """In GiB."""
+    text = _labels(node).get(GPU_LABELS[gpu.name].memory, "") if gpu.name in GPU_LABELS else ""
+    stated = re.fullmatch("([0-9]+)(G?)", text)
+    return round(int(stated[1]) / (1 if stated[2] else 1024)) if stated else None
+
+
+def gpu_model(name: str) -> str:
+    """The GPU in the name of a product or a machine (NVIDIA-H100-80GB-HBM3, h100x8, 8xh100ib), or an empty text.
+
+    A GH200 is no H200, and an L40 no L4.
+    """
+    return next((model for model in GPU_MEMORY if re.search(rf"(?<![A-WYZ0-9]){model}(?![0-9])", name.upper())), "")
 
 
 def _fabric(found: Found, where: str, devices: Sequence[Device]) -> Data:

@@ -17,9 +17,9 @@ import yaml
 from tests.compiler.cli.terminal import talk
 from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended
 
-from trainwright.cluster import Cluster
+from trainwright.cluster import Cluster, NodePool
 from trainwright.reading.document import read_yaml
-from trainwright.starter.discovery import DiscoveryError, discovered_profile
+from trainwright.starter.discovery import GPU_MEMORY, DiscoveryError, discovered_profile
 from trainwright.starter.files import cluster_kinds, summary
 
 Data = dict[str, Any]
@@ -299,6 +299,30 @@ def test_an_amount_that_is_none_is_said_with_its_resource(text: Any, tmp_path: P
     ended = Scratch(tmp_path).run("new", "mine", "--from", "nodes.json")
     wrong = f"a node's capacity of rdma/ib is {text!r}, which is no quantity"
     assert_ended(ended, 2, f"no profile can be made from nodes.json: {wrong}")
+
+
+def gpu_node(product: str, memory: str, vendor: str = "nvidia", **labels: str) -> Data:
+    names = {"nvidia": ("product", "memory"), "amd": ("product-name", "vram")}[vendor]
+    said = dict(zip((f"{vendor}.com/gpu.{name}" for name in names), (product, memory), strict=True))
+    return node(labels=said | labels, capacity={f"{vendor}.com/gpu": "8"})
+
+
+def pools_of(*nodes: Data) -> dict[str, NodePool]:
+    return Cluster.model_validate(yaml.safe_load(discovered_profile("any", {"items": [*nodes]}))).node_pools
+
+
+@pytest.mark.parametrize(("one", "model", "memory"), [
+    (gpu_node("AMD_Instinct_MI300X_OAM", "192G", "amd"), "MI300X", "192Gi"),
+    (gpu_node("NVIDIA-L40", "46068"), "NVIDIA-L40", "45Gi"),
+    (gpu_node("NVIDIA-GH200-480GB", "97871"), "NVIDIA-GH200-480GB", "96Gi"),
+    (gpu_node("NVIDIA-L40S", "46068"), "L40S", "45Gi"),
+])
+def test_a_gpu_is_known_by_the_labels_of_its_vendor(one: Data, model: str, memory: str) -> None:
+    (pool,) = pools_of(one).values()
+    assert pool.gpu is not None
+    assert (pool.gpu.model, str(pool.gpu.memory)) == (model, memory)
+    said = f"node_pools.gpu.gpu.model: {model} is none that is known here"
+    assert (said in discovered_profile("any", {"items": [one]})) == (model not in GPU_MEMORY)
 
 
 OLD = [node("v1.31.4", capacity={"nvidia.com/gpu": "8", "cpu": "96", "memory": "1056Gi"})] * 2
