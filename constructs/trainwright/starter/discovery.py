@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -177,17 +177,26 @@ def _release(found: Found, name: str, crd: Object, known: Releases) -> str:
 
 def _pools(found: Found, nodes: Sequence[Object]) -> None:
     """One pool for all nodes of a kind; those with GPUs first, since a run takes the first pool that fits."""
+    products: dict[str, set[str]] = {}
+    for node in nodes:
+        products.setdefault(_labels(node).get(INSTANCE_TYPE, ""), set()).update(_product(node).values())
+    mixed = {machine for machine, several in products.items() if len(several) > 1}
     kinds: dict[str, list[Object]] = {}
     for node in nodes:
-        labels = _labels(node)
-        spot = [key for key, (value, _) in SPOT.items() if labels.get(key) == value]
-        kind = (labels.get(INSTANCE_TYPE), list(_devices(node)), sorted(map(str, _taints(node))), spot)
+        spot = [key for key, (value, _) in SPOT.items() if _labels(node).get(key) == value]
+        kind = (_selector(node, mixed), list(_devices(node)), sorted(map(str, _taints(node))), spot)
         kinds.setdefault(repr(kind), []).append(node)
     pools: dict[str, Data] = {}
     for alike in sorted(kinds.values(), key=lambda alike: -sum(device.amount for device in _gpus(alike[0]))):
         name = _pool_name(alike[0], pools)
-        pools[name] = _pool(found, name, alike)
+        pools[name] = _pool(found, name, alike, _selector(alike[0], mixed))
     found.data["node_pools"] = pools
+
+
+def _selector(node: Object, mixed: Container[str]) -> Data:
+    """Labels that lead a pool's pods to its nodes: the type of the machine, and its GPU where the type has several."""
+    machine = _labels(node).get(INSTANCE_TYPE, "")
+    return ({INSTANCE_TYPE: machine} if machine else {}) | (_product(node) if machine in mixed else {})
 
 
 def _devices(node: Object) -> Iterator[Device]:
@@ -215,7 +224,7 @@ def _pool_name(node: Object, taken: Mapping[str, Any]) -> str:
     return next(one for one in (name, *(f"{name}-{number}" for number in range(2, 1000))) if one not in taken)
 
 
-def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
+def _pool(found: Found, name: str, nodes: Sequence[Object], selector: Data) -> Data:
     """What the smallest of the nodes has."""
     labels, where = _labels(nodes[0]), f"node_pools.{name}"
     capacities = [node["status"]["capacity"] for node in nodes]
@@ -228,8 +237,8 @@ def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
     if gpus:
         pool["gpu"] = _gpu(found, where, nodes, gpus[0])
     pool["fabric"] = _fabric(found, where, [device for device in _devices(nodes[0]) if device not in gpus])
-    if INSTANCE_TYPE in labels:
-        pool["labels"] = {INSTANCE_TYPE: labels[INSTANCE_TYPE]}
+    if selector:
+        pool["labels"] = selector
     if taints := _taints(nodes[0]):
         pool["taints"] = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in taints]
     for key, (value, notice) in SPOT.items():

@@ -320,9 +320,27 @@ def pools_of(*nodes: Data) -> dict[str, NodePool]:
 def test_a_gpu_is_known_by_the_labels_of_its_vendor(one: Data, model: str, memory: str) -> None:
     (pool,) = pools_of(one).values()
     assert pool.gpu is not None
+    assert not pool.labels
     assert (pool.gpu.model, str(pool.gpu.memory)) == (model, memory)
     said = f"node_pools.gpu.gpu.model: {model} is none that is known here"
     assert (said in discovered_profile("any", {"items": [one]})) == (model not in GPU_MEMORY)
+
+
+@pytest.mark.parametrize("machine", [{}, {"node.kubernetes.io/instance-type": "k3s"}])
+def test_machines_of_one_type_with_several_gpus_are_several_pools(machine: dict[str, str]) -> None:
+    h100, a100 = ("NVIDIA-H100-80GB-HBM3", "81559"), ("NVIDIA-A100-SXM4-40GB", "40960")
+    pools = pools_of(gpu_node(*h100, **machine), gpu_node(*a100, **machine), gpu_node(*h100, **machine))
+    assert {
+        (pool.nodes, pool.gpu.model, str(pool.gpu.memory), pool.labels["nvidia.com/gpu.product"])
+        for pool in pools.values() if pool.gpu
+    } == {(2, "H100", "80Gi", h100[0]), (1, "A100", "40Gi", a100[0])}
+    assert all(machine.items() <= pool.labels.items() for pool in pools.values())
+
+
+def test_a_node_that_is_not_labelled_yet_makes_no_pool_of_its_own() -> None:
+    (pool,) = pools_of(node(capacity={"nvidia.com/gpu": "8"}), gpu_node("NVIDIA-H100-80GB-HBM3", "81559")).values()
+    assert pool.gpu is not None
+    assert (pool.nodes, pool.gpu.model, str(pool.gpu.memory)) == (2, "H100", "80Gi")
 
 
 OLD = [node("v1.31.4", capacity={"nvidia.com/gpu": "8", "cpu": "96", "memory": "1056Gi"})] * 2
