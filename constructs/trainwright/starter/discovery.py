@@ -32,7 +32,7 @@ SPOT = {
     "cloud.google.com/gke-spot": ("true", "30s"),
     "kubernetes.azure.com/scalesetpriority": ("spot", "30s"),
 }
-"""Label of nodes that may be reclaimed -> its value, and the notice that the cloud promises."""
+"""Label of nodes that may be reclaimed -> its value, and the notice that the cloud promises. Some label the other nodes too."""
 LEVELS = {
     "topology.k8s.aws/network-node-layer-1": "layer-1",
     "topology.k8s.aws/network-node-layer-2": "layer-2",
@@ -183,20 +183,32 @@ def _pools(found: Found, nodes: Sequence[Object]) -> None:
     mixed = {machine for machine, several in products.items() if len(several) > 1}
     kinds: dict[str, list[Object]] = {}
     for node in nodes:
-        spot = [key for key, (value, _) in SPOT.items() if _labels(node).get(key) == value]
-        kind = (_selector(node, mixed), list(_devices(node)), sorted(map(str, _taints(node))), spot)
+        kind = (_selector(node, mixed), list(_devices(node)), sorted(map(str, _taints(node))))
         kinds.setdefault(repr(kind), []).append(node)
     pools: dict[str, Data] = {}
     for alike in sorted(kinds.values(), key=lambda alike: -sum(device.amount for device in _gpus(alike[0]))):
         name = _pool_name(alike[0], pools)
         pools[name] = _pool(found, name, alike, _selector(alike[0], mixed))
     found.data["node_pools"] = pools
+    for name, pool in pools.items():
+        if others := [other for other, one in pools.items() if one is not pool and _admits(one, pool)]:
+            text = f"they lead its pods to nodes of {', '.join(others)} too; add one that only its own nodes have"
+            found.guesses.append(f"node_pools.{name}.labels: {text}")
 
 
 def _selector(node: Object, mixed: Container[str]) -> Data:
-    """Labels that lead a pool's pods to its nodes: the type of the machine, and its GPU where the type has several."""
-    machine = _labels(node).get(INSTANCE_TYPE, "")
-    return ({INSTANCE_TYPE: machine} if machine else {}) | (_product(node) if machine in mixed else {})
+    """Labels that lead a pool's pods to its nodes: type of machine, its GPU where the type has several, how it was bought."""
+    labels = _labels(node)
+    machine = labels.get(INSTANCE_TYPE, "")
+    told = {key: labels[key] for key in (INSTANCE_TYPE, *SPOT) if labels.get(key)}
+    return told | (_product(node) if machine in mixed else {})
+
+
+def _admits(pool: Data, other: Data) -> bool:
+    """Whether pods of the other pool may land on nodes of this one."""
+    selected = other.get("labels", {}).items() <= pool.get("labels", {}).items()
+    tolerated = all(taint in other.get("taints", []) for taint in pool.get("taints", []))
+    return selected and tolerated and ("gpu" in pool or "gpu" not in other)
 
 
 def _devices(node: Object) -> Iterator[Device]:
@@ -226,7 +238,7 @@ def _pool_name(node: Object, taken: Mapping[str, Any]) -> str:
 
 def _pool(found: Found, name: str, nodes: Sequence[Object], selector: Data) -> Data:
     """What the smallest of the nodes has."""
-    labels, where = _labels(nodes[0]), f"node_pools.{name}"
+    where = f"node_pools.{name}"
     capacities = [node["status"]["capacity"] for node in nodes]
     pool: Data = {
         "cpus": max(min(_whole(capacity, "cpu") for capacity in capacities), 1),
@@ -242,9 +254,8 @@ def _pool(found: Found, name: str, nodes: Sequence[Object], selector: Data) -> D
     if taints := _taints(nodes[0]):
         pool["taints"] = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in taints]
     for key, (value, notice) in SPOT.items():
-        if labels.get(key) == value:
+        if selector.get(key) == value:
             pool["spot"] = {"notice": notice}
-            pool.setdefault("labels", {})[key] = value
     return pool
 
 

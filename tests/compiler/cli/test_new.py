@@ -343,6 +343,26 @@ def test_a_node_that_is_not_labelled_yet_makes_no_pool_of_its_own() -> None:
     assert (pool.nodes, pool.gpu.model, str(pool.gpu.memory)) == (2, "H100", "80Gi")
 
 
+@pytest.mark.parametrize(("key", "values"), [
+    ("karpenter.sh/capacity-type", ("on-demand", "spot")), ("eks.amazonaws.com/capacityType", ("ON_DEMAND", "SPOT")),
+])
+def test_pods_of_a_pool_that_stays_do_not_go_to_spot_nodes(key: str, values: tuple[str, str]) -> None:
+    nodes = [node(labels={**P5, key: value}, taints=[TAINT], capacity=SIZE_OF_P5) for value in values]
+    pools = pools_of(*nodes)
+    assert [pool.labels[key] for pool in pools.values()] == [*values]
+    assert [pool.spot is not None for pool in pools.values()] == [False, True]
+    assert "they lead its pods" not in discovered_profile("any", {"items": nodes})
+
+
+def test_a_profile_says_which_pools_have_no_label_of_their_own() -> None:
+    spot, taint = "cloud.google.com/gke-spot", {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"}
+    nodes = [node(labels=P5, capacity=SIZE_OF_P5), node(labels={**P5, spot: "true"}, capacity=SIZE_OF_P5)]
+    said = "# - node_pools.p5-48xlarge.labels: they lead its pods to nodes of p5-48xlarge-spot too; "
+    assert said in discovered_profile("any", {"items": nodes})
+    nodes[1]["spec"]["taints"] = [taint]
+    assert "they lead its pods" not in discovered_profile("any", {"items": nodes})
+
+
 OLD = [node("v1.31.4", capacity={"nvidia.com/gpu": "8", "cpu": "96", "memory": "1056Gi"})] * 2
 TRAINING_OPERATOR = [crd(f"{kind}.kubeflow.org") for kind in ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs")]
 
