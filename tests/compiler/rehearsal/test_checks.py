@@ -12,6 +12,7 @@ from tests.compiler.rehearsal.stage import (
     COMMAND,
     DIGITS,
     LLAMA,
+    ROOT,
     SCRIPT,
     Manifest,
     container_of,
@@ -20,6 +21,7 @@ from tests.compiler.rehearsal.stage import (
     options,
 )
 
+from trainwright.operators import operator
 from trainwright.rehearsal import Blocker, CannotPlayError, CannotWorkError, rehearse
 from trainwright.rehearsal.checks import machine
 from trainwright.rehearsal.checks.machine import check_run
@@ -218,6 +220,13 @@ def test_manifests_of_another_shape(edit: Edit, reason: str) -> None:
     with pytest.raises(CannotWorkError) as refused:
         find_objects(found)
     assert reason in str(refused.value)
+
+
+def test_a_ray_job_whose_environment_is_no_yaml() -> None:
+    [job] = objects_in(ROOT / "tests" / "compiler" / "validate" / "cases" / "ray-runtimeenv-yaml.yaml")
+    with pytest.raises(CannotWorkError, match="RayJob tune: it cannot be read: runtimeEnvYAML is not YAML"):
+        find_objects([job])
+    assert operator.made(job, operator.Around()) is None
 
 
 def test_a_key_that_the_trainer_does_not_know() -> None:

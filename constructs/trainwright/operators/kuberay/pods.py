@@ -100,7 +100,7 @@ def _submitter(job: Mapping[str, Any], cluster: Tree, around: Around) -> Tree:
 def _submission(spec: Mapping[str, Any], address: str, submission: str) -> str:
     """What the submitter runs: it waits for the dashboard, submits unless that has been done, and follows the log."""
     probe = f"r=urllib.request.urlopen('{address}/api/gcs_healthz', timeout=10); exit(0 if b'success' in r.read() else 1)"
-    environment, metadata = yaml.safe_load(spec.get("runtimeEnvYAML", "")), spec.get("metadata")
+    environment, metadata = _environment(spec), spec.get("metadata")
     counts = {"cpus": spec.get("entrypointNumCpus"), "gpus": spec.get("entrypointNumGpus")}
     options = [
         *(f"--{name}-json {_quoted(value)}" for name, value in (("runtime-env", environment), ("metadata", metadata)) if value),
@@ -115,6 +115,13 @@ def _submission(spec: Mapping[str, Any], address: str, submission: str) -> str:
         f"then ray job submit --address {address} --no-wait {' '.join(options)} -- {spec.get('entrypoint', '').strip()} ; fi ; "
         f"ray job logs --address {address} --follow {submission}"
     )
+
+
+def _environment(spec: Mapping[str, Any]) -> object:
+    try:
+        return yaml.safe_load(spec.get("runtimeEnvYAML", ""))
+    except yaml.YAMLError:
+        raise ValueError("runtimeEnvYAML is not YAML") from None
 
 
 def _quoted(value: object) -> str:
