@@ -177,6 +177,7 @@ def _paths(setting: Setting) -> Iterator[Difference]:
         empty = " (empty: put the data there)" if read_only[name] and not (folder.is_dir() and any(folder.iterdir())) else ""
         guarded = "; read-only is not enforced" if read_only[name] and not setting.network.has_names else ""
         yield Difference("claim " + name, f"{', '.join(dict.fromkeys(paths))} -> {folder}{empty}{guarded}")
+    yield from _other_volumes(setting)
     for address, folder in setting.store_folders.items():
         yield Difference("object store", f"{address} -> {folder}: the real one is neither read nor written")
     for path, local in setting.options.mounts.items():
@@ -184,3 +185,17 @@ def _paths(setting: Setting) -> Iterator[Difference]:
     memory = "as large as the pod states, else 64 MiB" if setting.network.has_names else "this machine's"
     yield Difference("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is {memory}; "
                      "paths are rewritten in command, environment and mounted files")
+
+
+def _other_volumes(setting: Setting) -> Iterator[Difference]:
+    """Those that are neither claims nor a pod's own nor files: nothing here holds what they hold."""
+    paths: dict[tuple[str, str], dict[str, None]] = {}
+    for slot in setting.objects.first_of_roles:
+        volumes = slot.spec.volumes_by_name
+        for mount in (mount for container in slot.spec.all_containers for mount in container.volume_mounts):
+            source = volumes[mount.name].other_source
+            if source and mount.mount_path not in {SHARED_MEMORY, BROUGHT_FOLDER, *setting.options.mounts}:
+                paths.setdefault((mount.name, source), {})[mount.mount_path] = None
+    for (name, source), where in paths.items():
+        yield Difference(f"volume {name}", f"{', '.join(where)} ({source}) -> an empty folder of each pod's own: "
+                         f"name one for all pods with --mount {next(iter(where))}=FOLDER")

@@ -229,6 +229,21 @@ def test_nothing_waits_and_a_folder_stands_for_the_data(tmp_path: Path) -> None:
     assert said in list(stated(recorder))
 
 
+def test_a_volume_that_nothing_here_holds_is_named(tmp_path: Path) -> None:
+    found = manifests(READ)
+    spec = of_kind(found, "Job")["spec"]["template"]["spec"]
+    spec["volumes"][1] = {"name": "data", "nfs": {"server": "nfs.example.com", "path": "/export"}}
+    outcome, recorder = play(found, tmp_path / "w")
+    assert outcome.status == "Failed"
+    said = "volume data: /data (nfs) -> an empty folder of each pod's own: name one for all pods with --mount /data=FOLDER"
+    assert said in list(stated(recorder))
+    (tmp_path / "mine" / "digits").mkdir(parents=True)
+    (tmp_path / "mine" / "digits" / "a.txt").write_text("my own digits")
+    outcome, recorder = play(found, tmp_path / "w", mounts={"/data": tmp_path / "mine"})
+    assert (outcome.status, recorder.said(0)) == ("Complete", ["my own digits"])
+    assert not [one for one in stated(recorder) if one.startswith("volume ")]
+
+
 def test_what_only_the_cluster_can_have_is_taken_as_there(tmp_path: Path) -> None:
     found = manifests("")
     named = {"serviceAccountName": "trainer", "priorityClassName": "high", "imagePullSecrets": [{"name": "pull"}]}
