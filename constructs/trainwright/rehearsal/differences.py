@@ -13,12 +13,14 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.template.bringing import BRING_CONTAINER
 from trainwright.operators import operator
 from trainwright.plan.packages import CONTAINER, FOLDER
+from trainwright.rehearsal.checks.programs import has_program
 from trainwright.rehearsal.networks.network import INTERFACE_VARIABLES
 from trainwright.rehearsal.processes.ray import DRAIN_SECONDS, OBJECT_STORE_BYTES
 from trainwright.rehearsal.setting import Options, Setting
-from trainwright.rehearsal.stated.environment import container_environment, find_program
+from trainwright.rehearsal.stated.environment import container_environment
 from trainwright.rehearsal.stated.kinds import Container, PodSpec
-from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, with_containers
+from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Objects, Slot, with_containers
+from trainwright.rehearsal.stated.pod import create_pod
 from trainwright.rehearsal.stated.volumes import SHARED_MEMORY
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, TERMINATION_PATH_ENV
 
@@ -60,7 +62,7 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
         waiting = [one for one in spec.init_containers if one.name in (*_LEFT_OUT, BRING_CONTAINER)]
         absent = [
             one for one in (*(one for one in spec.init_containers if one.is_sidecar), *spec.containers)
-            if one is not spec.main and not _is_here(one, options)
+            if one is not spec.main and not _is_here(one, slot, objects, options)
         ]
         differences |= {_LEFT_OUT[one.name]: None for one in waiting if one.name in _LEFT_OUT}
         for one in absent:
@@ -73,8 +75,12 @@ def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, t
     return with_containers(objects, kept), tuple(differences)
 
 
-def _is_here(container: Container, options: Options) -> bool:
-    return bool(container.command) and find_program(container.command[0], options.search_path({})) is not None
+def _is_here(container: Container, slot: Slot, objects: Objects, options: Options) -> bool:
+    """Its program is on this machine, or another container of the pod brings it."""
+    own = {volume.name for volume in slot.spec.volumes if volume.empty_dir is not None}
+    filled = [mount.mount_path for mount in container.volume_mounts if mount.name in own]
+    found = container_environment(container, create_pod(slot, ""), objects, options.environment, container.name)
+    return has_program(container, found.values, filled, options)
 
 
 def local_differences(setting: Setting) -> Iterator[Difference]:

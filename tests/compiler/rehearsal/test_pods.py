@@ -12,6 +12,7 @@ from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, jo
 
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.networks.network import NetworkMode
+from trainwright.rehearsal.processes.ssh import write_program
 
 MEET = """
 import http.server, json, os, pathlib, socket, sys, threading, time, urllib.request
@@ -254,6 +255,34 @@ def test_a_container_whose_program_is_in_its_image_only_is_left_out(tmp_path: Pa
     outcome, recorder = play(found, tmp_path / "w")
     assert outcome.status == "Complete"
     assert "left out: container logs: its program is only in image registry.example.com/logs:1" in list(stated(recorder))
+
+
+@pytest.mark.parametrize("side", [
+    {"command": ["/opt/tools/relay"]},
+    {"command": ["./relay"], "workingDir": "/opt/tools"},
+    {"command": ["relay"], "env": [{"name": "PATH", "value": "/opt/tools:/usr/bin:/bin"}]},
+])
+def test_a_folder_brings_the_program_of_a_container(side: Data, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    write_program(tmp_path / "tools" / "relay", "echo relayed\n")
+    found = manifests("print('x')")
+    of_kind(found, "Job")["spec"]["template"]["spec"]["containers"].append({"name": "side", "image": "x", **side})
+    _, recorder = play(found, tmp_path / "w", mounts={"/opt/tools": tmp_path / "tools"})
+    assert sorted(recorder.said(0)) == ["relayed", "x"]
+    _, recorder = play(found, tmp_path / "w")
+    assert recorder.said(0) == ["x"]
+
+
+def test_an_init_container_brings_the_program_of_another(tmp_path: Path) -> None:
+    found = manifests("print('x')")
+    spec = of_kind(found, "Job")["spec"]["template"]["spec"]
+    tools = {"volumeMounts": [{"name": "tools", "mountPath": "/opt/tools"}]}
+    spec["volumes"].append({"name": "tools", "emptyDir": {}})
+    bring = "printf '#!/bin/sh\\necho relayed' > /opt/tools/relay; chmod +x /opt/tools/relay"
+    spec["initContainers"] = [{"name": "bring", "image": "x", "command": ["sh", "-c", bring], **tools}]
+    spec["containers"].append({"name": "side", "image": "x", "command": ["/opt/tools/relay"], **tools})
+    _, recorder = play(found, tmp_path / "w")
+    assert sorted(recorder.said(0)) == ["relayed", "x"]
 
 
 def test_a_second_container_runs_beside_the_first(tmp_path: Path) -> None:

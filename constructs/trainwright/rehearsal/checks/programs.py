@@ -16,7 +16,7 @@ from trainwright.command.model import Command, Simple
 from trainwright.command.names import BUILTINS, MAKERS
 from trainwright.command.reading import read
 from trainwright.rehearsal.setting import IMAGE_DIRECTORY, Options
-from trainwright.rehearsal.stated.environment import find_program, not_found
+from trainwright.rehearsal.stated.environment import command_line, find_program, not_found
 from trainwright.rehearsal.stated.kinds import Container
 from trainwright.rehearsal.stated.objects import Blocker
 from trainwright.rehearsal.stated.volumes import PathRewriter
@@ -41,16 +41,25 @@ def check_programs(
     container: Container, words: Sequence[str], values: Mapping[str, str], program: Sequence[str], options: Options, where: str
 ) -> Iterator[Blocker]:
     """Everything of the container's command, and of the program that our supervisor starts for it, that is not here."""
-    local, mounted = PathRewriter(options.mounts), [mount.mount_path for mount in container.volume_mounts]
-    search = options.search_path({**values, **({"PATH": local(values["PATH"])} if "PATH" in values else {})})
+    mounted = [mount.mount_path for mount in container.volume_mounts]
     needed = (need for argv in (words, program) for need in _needs(read(tuple(argv)), values, container.working_dir))
     for need in {need.path or need.word: need for need in needed}.values():
+        if _is_here(need, mounted, values, options):
+            continue
         if need.path is None:
-            if find_program(need.word, search) is None:
-                yield Blocker(where, _not_found(need), f"{_INSTALL}{_mount('/usr/local/bin')}")
-        elif not _is_here(need.path, mounted, options, local):
+            yield Blocker(where, _not_found(need), f"{_INSTALL}{_mount('/usr/local/bin')}")
+        else:
             message = _not_found(need) if need.word == words[0] else f"{need.word} is not on this machine: only the image has it"
             yield Blocker(where, message, _mount(posixpath.dirname(need.path) if need.path[0] == "/" else IMAGE_DIRECTORY))
+
+
+def has_program(container: Container, values: Mapping[str, str], filled: Sequence[str], options: Options) -> bool:
+    """Whether the program that a container starts is on this machine, or may be in a folder that another container fills.
+
+    What the image of a container without a command starts is never known.
+    """
+    words = command_line(container, values) if container.command else ()
+    return any(_is_here(need, filled, values, options) for word in words[:1] for need in _of_program(word, container.working_dir))
 
 
 _INSTALL = "install it into this Python's environment, correct the command, or "
@@ -67,8 +76,12 @@ def _mount(folder: str) -> str:
     return f"name a folder that stands for the image's: --mount {folder}=FOLDER{what}"
 
 
-def _is_here(path: str, mounted: Sequence[str], options: Options, local: PathRewriter) -> bool:
+def _is_here(need: Needed, mounted: Sequence[str], values: Mapping[str, str], options: Options) -> bool:
     """What a volume brings is not known before it runs."""
+    local, path = PathRewriter(options.mounts), need.path
+    if path is None:
+        search = options.search_path({**values, **({"PATH": local(values["PATH"])} if "PATH" in values else {})})
+        return find_program(need.word, search) is not None
     if not path.startswith("/"):
         return options.directory is not None and (options.directory / path).exists()
     return any(PurePosixPath(path).is_relative_to(mount) for mount in mounted) or Path(local(path)).exists()
@@ -110,7 +123,7 @@ def _started(simple: Simple, words: Sequence[str]) -> str | None:
     return next((word for word in words if word.startswith("/") and word not in taken), None)
 
 
-def _of_program(word: str, folder: str, by_shell: bool, functions: bool) -> Iterator[Needed]:
+def _of_program(word: str, folder: str, by_shell: bool = False, functions: bool = False) -> Iterator[Needed]:
     if "/" in word:
         yield Needed(word, _joined(folder, word), by_shell)
     elif not by_shell or (word not in BUILTINS and not functions):

@@ -147,7 +147,7 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     directory = _directory(container, home, local, options.directory)
     given = {path: options.mounts.get(path, folder) for path, folder in folders.items()}
     return LocalProcess(
-        command=(_program(words[0], environment, pod, container), *words[1:]),
+        command=(_program(words[0], environment, directory, pod, container), *words[1:]),
         environment=environment,
         directory=directory,
         log=home / f"{container.name}.log",
@@ -228,8 +228,8 @@ def _directory(container: Container, home: Path, local: Rewrite, image: Path | N
     return home / "image"
 
 
-def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Container) -> str:
-    program = find_program(word, environment["PATH"])
+def _program(word: str, environment: Mapping[str, str], directory: Path, pod: Pod, container: Container) -> str:
+    program = find_program(str(directory / word) if "/" in word else word, environment["PATH"])
     if program is None:
         where = f"pod {pod.name}, container {container.name}"
         raise CannotWorkError([Blocker(where, not_found(word), "correct the command")])
