@@ -126,8 +126,13 @@ def _compiled(run: str, project: Path | None, target: str) -> tuple[Path, Path, 
 
 
 def _mount(text: str) -> tuple[str, Path]:
+    from trainwright.rehearsal.setting import NO_WORD
+
     path, separator, folder = text.partition("=")
     if not separator or not (path.startswith("/") or path == ".") or not Path(folder).is_dir():
         stop(f"--mount {text}: write PATH=FOLDER, an absolute path in the pods (or . for the image's working directory) and a "
              "folder on this machine")
-    return path, Path(folder).resolve()
+    local = Path(folder).resolve()
+    if path != "." and (odd := NO_WORD.search(str(local))):
+        stop(f"--mount {text}: {local} has {odd[0]!r} in it, and it becomes a part of commands; name another folder")
+    return path, local

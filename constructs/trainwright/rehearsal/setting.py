@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -89,6 +90,9 @@ IMAGE_DIRECTORY = "."
 MARKER = ".trainwright-rehearsal"
 """Shows that the folder belongs to a rehearsal, so that nothing else is ever removed."""
 
+NO_WORD = re.compile(r"""[\s"'\\$`&;|<>()*?\[\]]""")
+"""What a path may not have where it becomes a part of a shell's text, of ssh's settings, or of what mpirun starts."""
+
 _STORE_SCHEME = "s3://"
 
 
@@ -157,6 +161,9 @@ class Workspace:
                     link.unlink()
 
     def _prepare(self, stack: ExitStack) -> None:
+        if odd := NO_WORD.search(str(self.root)):
+            raise UsageError(f"{self.root} has {odd[0]!r} in it, and paths of pods become parts of commands: name another folder "
+                             "with --workspace DIR")
         self.root.mkdir(parents=True, exist_ok=True)
         if not (self.root / MARKER).exists() and any(self.root.iterdir()):
             raise UsageError(f"{self.root} is not a rehearsal's folder, and it is not empty: choose another workspace")

@@ -216,6 +216,11 @@ def test_a_run_that_is_done_has_nothing_to_rehearse(here: Scratch) -> None:
     assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/")
 
 
+def test_a_folder_that_no_command_takes_is_no_mount(here: Scratch) -> None:
+    here.write("my data/a.txt", "")
+    assert_ended(here.run("rehearse", "digits-ddp", "--mount", "/data=my data"), 2, "has ' ' in it, and it becomes a part of")
+
+
 def test_a_rehearsal_of_older_yaml_says_so(here: Scratch) -> None:
     run = "charts/runs/own-script.yaml"
     here.write(run, here.read(run) + "attempt: 2\n")

@@ -248,6 +248,18 @@ def test_a_folder_of_somebody_else_s_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
+@pytest.mark.parametrize("name", ["a b", "a(2)", "a'b", "$a"])
+def test_a_folder_that_no_command_takes_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"in it, and paths of pods become parts of commands: .* --workspace DIR"):
+        play(manifests(""), tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_in_another_script_is_taken(tmp_path: Path) -> None:
+    outcome, recorder = play(manifests("print('x')"), tmp_path / "José-1.2_日本")
+    assert (outcome.status, recorder.said(0)) == ("Complete", ["x"])
+
+
 def test_a_container_whose_program_is_in_its_image_only_is_left_out(tmp_path: Path) -> None:
     found = manifests("print('x')")
     logs = {"name": "logs", "image": "registry.example.com/logs:1"}

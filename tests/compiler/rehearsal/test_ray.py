@@ -88,7 +88,7 @@ def test_a_head_that_never_comes_up_is_not_tried_without_end(tmp_path: Path) -> 
 
 def test_a_node_of_ray_has_an_address_ports_and_sockets_of_its_own(tmp_path: Path) -> None:
     """Behind the operator's options, so that these count."""
-    image, programs, folder = (tmp_path / name for name in ("image", "programs", "short"))
+    image, programs, folder = (tmp_path / name for name in ("my image", "programs", "short"))
     image.mkdir()
     programs.mkdir()
     write_program(image / "ray", 'echo "$TMPDIR" "$RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S" "$@"\n')

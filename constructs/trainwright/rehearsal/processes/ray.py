@@ -7,6 +7,7 @@ options that say otherwise; of two the last one counts.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,9 +48,10 @@ def write_ray(programs: Path, path: str, address: str, gcs: int, agent: int, fol
         folder: for the node's sockets and logs, with a short path.
         drain: seconds, where the pod states none.
     """
-    ray = find_program("ray", path)
-    if ray is None:
+    found = find_program("ray", path)
+    if found is None:
         return
+    ray = shlex.quote(found)
     node = (
         f"--node-ip-address={address} --temp-dir={folder} --object-store-memory={OBJECT_STORE_BYTES} --min-worker-port=0 "
         f"--max-worker-port=0 --metrics-export-port=0 --dashboard-agent-listen-port={agent} --disable-usage-stats"
