@@ -82,10 +82,14 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         differences.insert(0, Difference("pods", f"{len(smaller.slots)} instead of {len(objects.slots)}"))
     told = _told(on_gpus, most, len(smaller.slots))
     if told:
-        slots = tuple(replace(slot, spec=_with_variables(slot.spec, told)) for slot in smaller.slots)
-        stated = {variable.name for container in smaller.containers for variable in container.env}
-        changed = [f"{name} -> {value}" for name, value in told.items() if name in stated]
-        differences += [Difference("variables", ", ".join(changed))] if changed else []
+        here = {slot.made.host for slot in smaller.slots}
+        hosts = {slot.made.host: slot.made.host in here for slot in objects.slots}
+        slots = tuple(replace(slot, spec=_with_variables(slot.spec, told, hosts)) for slot in smaller.slots)
+        stated = {variable.name: variable.value for container in smaller.containers for variable in container.env}
+        changed = {name: value for name, value in told.items() if name in stated}
+        changed |= {name: played for name, value in stated.items() if (played := _played(value, hosts)) != value}
+        text = ", ".join(f"{name} -> {value}" for name, value in changed.items())
+        differences += [Difference("variables", text)] if changed else []
         smaller = replace(smaller, slots=slots)
     sizes = [_pods(len(smaller.slots), len(objects.slots)), *(_sizes(before, specification) if before and specification else ())]
     return Scaled(smaller, specification, tuple(differences), ", ".join(sizes))
@@ -144,13 +148,13 @@ def _told(on_gpus: bool, most: int | None, pods: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _with_variables(spec: PodSpec, told: Mapping[str, str]) -> PodSpec:
-    """Numbers that are stated, and none that is larger; what keeps a library off a GPU is added."""
+def _with_variables(spec: PodSpec, told: Mapping[str, str], hosts: Mapping[str, bool]) -> PodSpec:
+    """Numbers that are stated, and none that is larger, and hosts that are here; what keeps a library off a GPU is added."""
 
     def of(container: Container) -> Container:
         def value(variable: EnvVar) -> str:
             here, stated = told.get(variable.name), variable.value
-            return here if here and stated.isdecimal() and int(stated) > int(here) else stated
+            return here if here and stated.isdecimal() and int(stated) > int(here) else _played(stated, hosts)
 
         kept = [variable.model_copy(update={"value": value(variable)}) for variable in container.env]
         added = [EnvVar(name=name, value=told[name]) for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR") if name in told]
@@ -159,6 +163,16 @@ def _with_variables(spec: PodSpec, told: Mapping[str, str]) -> PodSpec:
     return spec.model_copy(update={
         "init_containers": [*map(of, spec.init_containers)], "containers": [*map(of, spec.containers)],
     })  # fmt: skip
+
+
+def _played(value: str, hosts: Mapping[str, bool]) -> str:
+    """A variable that lists hosts of pods, with or without ports, without those that are not played; others stay.
+
+    ``hosts`` says of each whether it is.
+    """
+    names = [(name, hosts.get(name.partition(":")[0])) for name in value.split(",")]
+    kept = [name for name, here in names if here]
+    return ",".join(kept) if kept and all(here is not None for _, here in names) else value
 
 
 def _with_data(manifest: Mapping[str, Any], config_maps: Mapping[str, ConfigMap]) -> Mapping[str, Any]:

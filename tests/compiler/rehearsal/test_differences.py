@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.compiler.example import compiled
 from tests.compiler.manifest.data.prepared import own_job, pod_of, prepared
 from tests.compiler.rehearsal.stage import (
     COMMAND,
@@ -23,6 +24,7 @@ from tests.compiler.rehearsal.stage import (
     play,
     stated,
 )
+from tests.compiler.targets import on, profile_for
 
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.stated.objects import find_objects, objects_in
@@ -136,6 +138,20 @@ def test_fewer_pods_of_an_opaque_command_know_how_many_they_are() -> None:
     found = scaled(objects_in(COMMAND), nodes=1)
     assert len(found.objects.slots) == 1
     assert {"PET_NNODES": "1"}.items() <= {one.name: one.value for one in found.objects.slots[0].spec.main.env}.items()
+
+
+def test_lists_of_hosts_name_the_pods_that_are_played() -> None:
+    service = {"pods": 4, "image": f"registry.example.com/service@sha256:{'a' * 64}", "command": ["python", "-c", "1"]}
+    run = on("job-set", roles={"data-service": service}, gang=False, env={"PEERS": "a,b"})
+    before = find_objects([*compiled(run, profile_for("job-set")).manifests])
+    found = scale_down(before, options())
+    hosts = [slot.made.host for slot in found.objects.slots if slot.made.role == "data-service"]
+    assert len(hosts) == 2
+    for slot in found.objects.slots:
+        values = {one.name: one.value for one in slot.spec.main.env}
+        assert values["DATA_SERVICE_HOSTS"] == ",".join(hosts)
+        assert values["PEERS"] == "a,b"
+    assert f"DATA_SERVICE_HOSTS -> {','.join(hosts)}" in " ".join(map(str, found.differences))
 
 
 @pytest.mark.parametrize("path", [DIGITS, LLAMA], ids=lambda path: path.name)
