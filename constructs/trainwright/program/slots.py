@@ -12,7 +12,7 @@ HOST_FILES = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--def
 HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
 _DISCOVERY = ("--host-discovery-script",)
 PROCESSES = ("-np", "--np", "-n", "--n", "-c")
-_PER_POD = ("-N", "--N", "-npernode", "--npernode")
+PER_POD = ("-N", "--N", "-npernode", "--npernode")
 _PPR = re.compile(r"ppr:(\d+):node\b")
 
 
@@ -51,7 +51,7 @@ class Slots(NamedTuple):
     def _in_a_pod(self, launch: Launch) -> Iterator[tuple[str, str, str]]:
         """As far as Open MPI is told. Hydra goes round the hosts again for those that are left."""
         mapped = [match[1] for value in launch.values(("--map-by", "-map-by")) if (match := _PPR.match(value))]
-        stated = [value for value in (*launch.values(_PER_POD), *mapped) if value.isdigit()]
+        stated = [value for value in (*launch.values(PER_POD), *mapped) if value.isdigit()]
         if not stated:
             return
         change = self.topology and f", or change {self.topology}"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright.operators import operator
 from trainwright.operators.operator import Size
+from trainwright.rehearsal.commands import resize_commands
 from trainwright.rehearsal.differences import Difference
 from trainwright.rehearsal.setting import Options
 from trainwright.rehearsal.stated.kinds import ConfigMap, Container, EnvVar, PodSpec
@@ -38,8 +39,6 @@ HEAD_SIZE = 16
 EVALUATION_BATCHES = 4
 HANG_SECONDS = 30
 """Of a step, before a rank counts as hung where one is made to hang."""
-RANKS_OPTIONS = ("-np", "--np", "-n")
-"""Of mpirun, mpiexec and horovodrun."""
 
 Tree = dict[str, Any]
 
@@ -61,14 +60,13 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
     on_gpus = before.spec.world.device == "cuda" if before else any(map(_asks_for_gpus, objects.containers))
     most, config_maps = options.nodes or (GPU_RUN_NODES if on_gpus else None), dict(objects.config_maps)
     workload = dict(objects.workload)
-    if most or on_gpus:
-        size = Size(most or len(objects.slots), 1 if on_gpus else None)
+    size = Size(most or len(objects.slots), 1 if on_gpus else None) if most or on_gpus else None
+    if size:
         workload = operator.resized(workload, objects.around, size)
+        config_maps = {name: _fewer_hosts(one, size) for name, one in config_maps.items()}
     differences, specification = [], before
     if before is not None:
         document = _smaller(before, most, options, on_gpus)
-        world = document["world"]
-        workload = _with_ranks(workload, world["nodes"] * world["processes_per_node"], before.spec.world.size)
         if changes := list(_changes(_document(before), document)):
             differences.append(Difference(before.key, ", ".join(changes)))
             config_map = config_maps[before.config_map]
@@ -91,6 +89,9 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         text = ", ".join(f"{name} -> {value}" for name, value in changed.items())
         differences += [Difference("variables", text)] if changed else []
         smaller = replace(smaller, slots=slots)
+    if size:
+        smaller, lowered = resize_commands(smaller, objects, size, specification.spec.world.size if specification else None)
+        differences += [Difference("command", one) for one in lowered]
     sizes = [_pods(len(smaller.slots), len(objects.slots)), *(_sizes(before, specification) if before and specification else ())]
     return Scaled(smaller, specification, tuple(differences), ", ".join(sizes))
 
@@ -175,6 +176,11 @@ def _played(value: str, hosts: Mapping[str, bool]) -> str:
     return ",".join(kept) if kept and all(here is not None for _, here in names) else value
 
 
+def _fewer_hosts(config_map: ConfigMap, size: Size) -> ConfigMap:
+    data = {key: fewer_hosts(text, size.nodes, size.processes) or text for key, text in config_map.data.items()}
+    return config_map.model_copy(update={"data": data})
+
+
 def _with_data(manifest: Mapping[str, Any], config_maps: Mapping[str, ConfigMap]) -> Mapping[str, Any]:
     if GroupKind.of(manifest) != ConfigMap.key:
         return manifest
@@ -187,29 +193,8 @@ def _document(specification: Specification) -> Tree:
     return specification.spec.model_dump(mode="json", exclude_none=True)
 
 
-def _with_ranks(workload: Tree, ranks: int, before: int) -> Tree:
-    """The object with another number of ranks where mpirun's command states it, wherever that is: ``-np 16``."""
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                key: counted(part) if key in ("command", "args") and isinstance(part, list) else walk(part)
-                for key, part in value.items()
-            }
-        return [walk(part) for part in value] if isinstance(value, list) else value
-
-    def counted(words: Sequence[str]) -> list[str]:
-        pairs = zip(["", *words], words, strict=False)
-        return [str(ranks) if option in RANKS_OPTIONS and word == str(before) else word for option, word in pairs]
-
-    changed: Tree = walk(workload)
-    return changed
-
-
 def _file(text: str, document: Tree) -> str:
-    """Another file of the run: mpirun's hosts, or DeepSpeed's settings, which say the batch again. gloo knows no streams."""
-    if (hosts := fewer_hosts(text, document["world"]["nodes"])) is not None:
-        return hosts
+    """DeepSpeed's settings, which say the batch again. gloo knows no streams. Other files stay."""
     try:
         settings = json.loads(text)
         batch = document["work"]["batch"]

@@ -94,15 +94,23 @@ class Mpirun(NamedTuple):
     """Whether the run brings the list of hosts itself, since nobody else writes it."""
 
 
-_LINE = re.compile(r"(\S*-(\d+)(?:\.\S*)?) slots=\d+")
+_LINE = re.compile(r"(\S*-(\d+)(?:\.\S*)?) slots=(\d+)")
+_SLOTS = re.compile(r"^(\S+?)(?: +slots=|:)(\d+)\s*$", re.MULTILINE)
 
 
-def fewer_hosts(text: str, nodes: int) -> str | None:
-    """A list of hosts with the first of them alone, of one slot each; None for any other text."""
+def slots_of(text: str) -> dict[str, int]:
+    """Host -> its slots, of a list of hosts as Open MPI or MPICH reads it."""
+    return {host: int(slots) for host, slots in _SLOTS.findall(text)}
+
+
+def fewer_hosts(text: str, nodes: int, each: int | None) -> str | None:
+    """A list of hosts with the first of them alone, of at most ``each`` slots; None for any other text."""
     lines = [_LINE.fullmatch(line) for line in text.splitlines()]
     if not lines or not all(lines):
         return None
-    return "".join(f"{found[1]} slots=1\n" for found in lines if found and int(found[2]) < nodes)
+    return "".join(
+        f"{found[1]} slots={min(int(found[3]), each or int(found[3]))}\n" for found in lines if found and int(found[2]) < nodes
+    )
 
 
 SHARE = Share(

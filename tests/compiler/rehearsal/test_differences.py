@@ -14,6 +14,7 @@ from tests.compiler.manifest.data.prepared import own_job, pod_of, prepared
 from tests.compiler.rehearsal.stage import (
     COMMAND,
     DIGITS,
+    JOB,
     LLAMA,
     SCRIPT,
     Manifest,
@@ -138,6 +139,64 @@ def test_fewer_pods_of_an_opaque_command_know_how_many_they_are() -> None:
     found = scaled(objects_in(COMMAND), nodes=1)
     assert len(found.objects.slots) == 1
     assert {"PET_NNODES": "1"}.items() <= {one.name: one.value for one in found.objects.slots[0].spec.main.env}.items()
+
+
+GPUS = {"limits": {"nvidia.com/gpu": "8"}}
+
+
+def of_pods(result: Scaled) -> list[str]:
+    containers = [one for slot in result.objects.slots for one in slot.spec.containers]
+    return list(dict.fromkeys(" ".join((*one.command, *one.args)) for one in containers))
+
+
+@pytest.mark.parametrize(("command", "after"), [
+    ("torchrun --nnodes=4 --nproc-per-node=8 x.py --nnodes 5", "torchrun --nnodes=2 --nproc-per-node=1 x.py --nnodes 5"),
+    ("torchrun --nnodes 1:4 --nproc_per_node gpu /code/program.py", "torchrun --nnodes 1:2 --nproc_per_node 1 /code/program.py"),
+    ("accelerate launch --num_machines 4 --num_processes 32 x.py", "accelerate launch --num_machines 2 --num_processes 2 x.py"),
+    ("torchrun --nnodes=$(N) x.py", "torchrun --nnodes=$(N) x.py"),
+    ("python train.py --nnodes 4", "python train.py --nnodes 4"),
+])
+@pytest.mark.parametrize("in_shell", [False, True])
+def test_a_launcher_is_told_how_many_pods_are_played(command: str, after: str, in_shell: bool) -> None:
+    words = ["bash", "-c", f"cd /code && {command}; echo done"] if in_shell else command.split()
+    result = scaled(manifests("", pods=4, command=words, resources=GPUS))
+    assert of_pods(result) == [f"bash -c cd /code && {after}; echo done" if in_shell else after]
+    said = [str(one) for one in result.differences if one.subject == "command"]
+    assert bool(said) == (command != after)
+    if "--nnodes=4" in command:
+        assert said == ["command: torchrun --nnodes 4 -> 2", "command: torchrun --nproc-per-node 8 -> 1"]
+
+
+def test_fewer_nodes_have_as_many_ranks_each() -> None:
+    words = ["accelerate", "launch", "--num_machines=4", "--num_processes=8", "x.py"]
+    result = scaled(manifests("", pods=4, command=words), nodes=3)
+    assert of_pods(result) == ["accelerate launch --num_machines=3 --num_processes=6 x.py"]
+
+
+@pytest.mark.parametrize(("nodes", "ranks", "hosts"), [(None, 2, 2), (1, 1, 1), (3, 3, 3)])
+def test_mpirun_starts_as_many_ranks_as_there_are_slots(nodes: int | None, ranks: int, hosts: int) -> None:
+    line = "until getent hosts x; do sleep 1; done; mpirun -np {} -N {} --bind-to none /opt/x -n 32"
+    launcher = {"name": "mpi", "image": "x", "command": ["bash", "-c", line.format(32, 8)]}
+    worker = {"name": "mpi", "image": "x", "command": ["sshd"], "resources": GPUS}
+    found = [{
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "nccl", "namespace": "training"},
+        "spec": {"slotsPerWorker": 8, "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": {"spec": {"containers": [launcher]}}},
+            "Worker": {"replicas": 4, "template": {"spec": {"containers": [worker]}}},
+        }},
+    }]
+    result = scaled(found, nodes=nodes)
+    assert f"bash -c {line.format(ranks, 1)}" in of_pods(result)
+    assert result.objects.config_maps["nccl-config"].data["hostfile"].count("slots=1\n") == hosts
+    assert f"command: mpirun -np 32 -> {ranks}" in map(str, result.differences)
+
+
+@pytest.mark.parametrize(("device", "each"), [(GPUS, 1), ({}, 8)])
+def test_a_list_of_hosts_that_the_run_brings_is_cut(device: Manifest, each: int) -> None:
+    found = manifests("", pods=4, command=["deepspeed", "--hostfile", "/code/hosts", "--num_gpus", "8", "x.py"], resources=device)
+    of_kind(found, "ConfigMap")["data"]["hosts"] = "".join(f"node-{index} slots=8\n" for index in range(4))
+    result = scaled(found, nodes=2)
+    assert result.objects.config_maps[JOB].data["hosts"] == f"node-0 slots={each}\nnode-1 slots={each}\n"
 
 
 def test_lists_of_hosts_name_the_pods_that_are_played() -> None:

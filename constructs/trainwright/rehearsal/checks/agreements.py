@@ -26,6 +26,7 @@ from trainwright.rehearsal.stated.kinds import Container, PodSpec
 from trainwright.rehearsal.stated.objects import NETWORK_POLICY, Blocker, Objects, Slot, Specification
 from trainwright.rehearsal.stated.pod import create_pod
 from trainwright.rehearsal.stated.volumes import Files, rendered_files
+from trainwright.rendezvous.mpi import slots_of
 from trainwright.validate.manifests import Manifest
 from trainwright.validate.programs import program_findings
 from trainwright_trainer.contract.layout import BIND_ENV, BROUGHT_FOLDER, SUPERVISE_COMMAND, brought_command
@@ -358,7 +359,7 @@ def _check_host_file(
         if hydra and any(one.values(("--mca", "-mca")) for one in _launches(container)):
             yield Blocker(where, f"{wanted} is written for MPICH (host:slots), and the command has --mca, which is Open MPI's",
                           "write mpiImplementation: OpenMPI")
-        slots = sum(map(int, re.findall(r"(?:slots=|:)(\d+)\s*$", brought[wanted].text, re.MULTILINE)))
+        slots = sum(slots_of(brought[wanted].text).values())
         if slots and slots < ranks:
             yield Blocker(where, f"{wanted} has {slots} slots, and the world has {ranks} ranks: mpirun would not start them",
                           "make workers x slotsPerWorker equal to the ranks")
