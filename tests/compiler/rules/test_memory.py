@@ -61,6 +61,13 @@ def test_the_fix_is_the_smallest_change_that_fits() -> None:
     assert codes(kept) == []
 
 
+def test_what_the_topology_refuses_is_not_proposed() -> None:
+    """Offloaded, DeepSpeed always has contiguous gradients."""
+    topology = {**zero("zero1"), "deepspeed": {"contiguous_gradients": False}}
+    deep = {"workload": llama(4096, 60), "batch": {"micro": 1}, "topology": topology}
+    assert "; measure it; or write `topology: {kind: zero3}`, which fits: " in message(deep)
+
+
 def test_a_tight_run_is_told_what_would_surely_fit() -> None:
     text = message({"workload": llama(2048, 22), "batch": {"micro": 10}})
     assert "; measure it; or write `workload: {activation_checkpointing: true}`, which fits: " in text

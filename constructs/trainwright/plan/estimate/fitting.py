@@ -7,6 +7,8 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from trainwright.cluster import Cluster, NodePool
 from trainwright.plan.estimate.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
@@ -149,15 +151,15 @@ def _shardings(run: Run, pods: _Pods) -> Iterator[_Step]:
     if isinstance(topology, DDP) and topology.elastic:
         stage, engine = 2, "fsdp2"  # stage 3 is its only one, and DeepSpeed lets no node come or go
     for higher in range(stage + 1, 4):
-        yield _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
+        yield from _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
     yield from _larger_groups(topology)
     changes = 1 if stage == 3 else 2
     for offload in ({"optimizer": "cpu"}, {"optimizer": "cpu", "weights": "cpu"}):
         if engine == "deepspeed" or len(offload) == 2:
-            yield _zero(topology, changes, {"kind": "zero3", "engine": engine, "offload": offload})
+            yield from _zero(topology, changes, {"kind": "zero3", "engine": engine, "offload": offload})
     growth = 2
     while growth <= LARGEST_GROWTH and (nodes := _more_nodes(topology, growth)):
-        yield _zero(topology, changes, {"kind": "zero3", "engine": engine, **nodes})
+        yield from _zero(topology, changes, {"kind": "zero3", "engine": engine, **nodes})
         growth *= 2
 
 
@@ -170,7 +172,7 @@ def _larger_groups(topology: DDP | ZeRO) -> Iterator[_Step]:
     for degree in range(2 * topology.shard_degree, whole + 1, topology.shard_degree):
         if whole % degree == 0:
             settings = {**topology.fsdp2.model_dump(exclude_defaults=True), "shard_degree": degree}
-            yield _zero(topology, 1, {"kind": "zero3", "engine": "fsdp2", "fsdp2": settings})
+            yield from _zero(topology, 1, {"kind": "zero3", "engine": "fsdp2", "fsdp2": settings})
 
 
 def _more_nodes(topology: DDP | ZeRO, growth: int) -> dict[str, Any]:
@@ -186,11 +188,17 @@ def _more_nodes(topology: DDP | ZeRO, growth: int) -> dict[str, Any]:
     return {"nodes": max(nodes, topology.nodes), "elastic": {**stated, **ends}}
 
 
-def _zero(topology: DDP | ZeRO, count: int, update: dict[str, Any]) -> _Step:
-    """The topology with some keys changed; the text names those alone. mpirun starts no ranks that share their states."""
+def _zero(topology: DDP | ZeRO, count: int, update: dict[str, Any]) -> Iterator[_Step]:
+    """The topology with some keys changed, unless what it states besides forbids them; the text names those alone. mpirun starts
+    no ranks that share their states.
+    """
     stated = topology.model_dump(exclude_defaults=True, exclude={"mpi", "ddp"})
     changed = {key: value for key, value in update.items() if stated.get(key) != value}
-    return _Step(f"topology: {_flow(changed)}", {"topology": ZeRO.model_validate({**stated, **update})}, count)
+    try:
+        sharded = ZeRO.model_validate({**stated, **update})
+    except ValidationError:
+        return
+    yield _Step(f"topology: {_flow(changed)}", {"topology": sharded}, count)
 
 
 def _flow(values: dict[str, Any]) -> str:
