@@ -1,8 +1,9 @@
 """The run: what an ML engineer asks for, in training terms."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
@@ -23,6 +24,7 @@ from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
 from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.engine import EngineName, unread
 from trainwright_trainer.contract.training import Batch, CheckpointSettings, Scaling
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
@@ -488,3 +490,9 @@ class Run(Model):
     def trained(self) -> Trained | None:
         """What is trained, where it is known: by our trainer, or as a script states it."""
         return self.workload.training if isinstance(self.workload, ScriptWorkload) else self.trainer
+
+    def unread_by(self, engine: EngineName | None) -> Iterator[tuple[str, str]]:
+        """Settings of our trainer that an engine of it does not read, and what to write instead."""
+        if self.trainer and engine:
+            asked = SimpleNamespace(**dict(self.trainer), checkpoints=self.checkpoints)  # the contract has both in one
+            yield from unread(engine, asked)

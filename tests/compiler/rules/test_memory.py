@@ -68,6 +68,29 @@ def test_what_the_topology_refuses_is_not_proposed() -> None:
     assert "; measure it; or write `topology: {kind: zero3}`, which fits: " in message(deep)
 
 
+@pytest.mark.parametrize("stated", [{"workload": {"skip_non_finite": 5}}, {"checkpoints": {"save": "background"}}])
+def test_an_engine_is_proposed_that_reads_what_is_stated(stated: dict[str, Any]) -> None:
+    """DeepSpeed reads neither."""
+    deep = overlay({"workload": llama(4096, 60), "batch": {"micro": 1}}, stated)
+    assert "; write `topology: {kind: zero3, engine: fsdp2}`, which fits: " in message(deep)
+    assert codes(deep | {"topology": zero("zero3", "fsdp2")}) == []
+
+
+def test_a_setting_is_proposed_that_the_engine_reads() -> None:
+    """TensorFlow computes no activations again."""
+    vit = {
+        "architecture": "vit", "image_size": 224, "patch_size": 16, "num_channels": 3, "hidden_size": 1024,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096, "num_labels": 1000,
+    }
+    images = {"source": "image-folder", "path": "/checkpoints/imagenet", "image_size": 224, "classes": 1000}
+    run = {
+        "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8}, "target": "tf-job",
+        "workload": {"model": vit, "data": images}, "batch": {"micro": 256},
+    }
+    cluster = {"operators": {"training-operator": {"version": "1.9"}}}
+    assert "; measure it; or write `batch: {micro: 128, accumulation: 2}`, which fits: " in message(run, cluster)
+
+
 def test_a_tight_run_is_told_what_would_surely_fit() -> None:
     text = message({"workload": llama(2048, 22), "batch": {"micro": 10}})
     assert "; measure it; or write `workload: {activation_checkpointing: true}`, which fits: " in text

@@ -64,7 +64,8 @@ def smallest_change(run: Run, cluster: Cluster, pool: str, role: str) -> Change 
 
     Among as many changes the order is: saves that need no copy on the host, activation checkpointing, a smaller micro batch with
     the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, larger
-    shard groups, offload, more nodes. ``role`` is the target's name for the pods that hold ranks, in ``pool``.
+    shard groups, offload, more nodes. What leaves a setting of the run unread is passed over. ``role`` is the target's name for
+    the pods that hold ranks, in ``pool``.
     """
     may_fit: Change | None = None
     pods = _Pods(cluster, pool, role)
@@ -72,7 +73,7 @@ def smallest_change(run: Run, cluster: Cluster, pool: str, role: str) -> Change 
     for steps in _candidates(run, pods):
         changed = _changed(run, steps)
         memory = _memory(changed, pods)
-        if memory is None or not _fits(memory, "low"):
+        if memory is None or not _fits(memory, "low") or any(changed.unread_by(changed.topology.engine)):
             continue
         change = Change(tuple(step.text for step in steps), changed, memory, surely=_fits(memory, "high"))
         if change.surely:
@@ -148,8 +149,8 @@ def _shardings(run: Run, pods: _Pods) -> Iterator[_Step]:
     if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
         return
     stage, engine = (int(topology.stage), topology.engine) if isinstance(topology, ZeRO) else (0, "deepspeed")
-    if isinstance(topology, DDP) and topology.elastic:
-        stage, engine = 2, "fsdp2"  # stage 3 is its only one, and DeepSpeed lets no node come or go
+    if isinstance(topology, DDP) and (topology.elastic or any(run.unread_by("deepspeed"))):
+        stage, engine = 2, "fsdp2"  # stage 3 is its only one; DeepSpeed lets no node come or go, and does not read every setting
     for higher in range(stage + 1, 4):
         yield from _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
     yield from _larger_groups(topology)

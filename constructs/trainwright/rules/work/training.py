@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
@@ -13,7 +12,7 @@ from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import counted
 from trainwright_trainer.contract.data import Digits, ImageFolder
-from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, cannot_build, unread
+from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, cannot_build
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import SGD, AdamW, CheckpointSettings
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
@@ -50,8 +49,7 @@ def engine_fits(context: Context) -> Iterator[Finding]:
     if problem := cannot_build(engine, work.model):
         message, _, fix = problem.partition("; ")
         yield found("TW210", context.locate.run("/workload/model/architecture"), message, fix)
-    asked = SimpleNamespace(**dict(work), checkpoints=run.checkpoints)  # the contract has both in one
-    for setting, instead in unread(engine, asked):
+    for setting, instead in run.unread_by(engine):
         pointer = setting.split()[0].replace(".", "/")
         where = context.locate.run(f"/{pointer}" if pointer.startswith("checkpoints/") else f"/workload/{pointer}")
         yield found("TW210", where, f"engine {engine} does not read {setting}", instead)
