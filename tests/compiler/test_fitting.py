@@ -86,6 +86,7 @@ def test_more_nodes_are_the_last_resort() -> None:
 
 TOPOLOGIES: list[Shape] = [
     {},
+    {"gpus_per_node": 1},
     {"kind": "zero1", "engine": "deepspeed"},
     {"kind": "zero3", "engine": "fsdp2"},
     {"kind": "zero3", "engine": "deepspeed", "offload": {"optimizer": "cpu"}},

@@ -61,6 +61,19 @@ def test_the_fix_is_the_smallest_change_that_fits() -> None:
     assert codes(kept) == []
 
 
+@pytest.mark.parametrize("topology", [{"kind": "ddp"}, {"kind": "zero3", "engine": "deepspeed"}])
+def test_one_rank_is_told_of_offload_and_of_more_nodes(topology: dict[str, Any]) -> None:
+    """It has nobody to share with, so a higher stage is none of its changes."""
+    one = {"topology": topology | {"nodes": 1, "gpus_per_node": 1}, "workload": llama(4096, 28), "batch": {"micro": 1}}
+    large, *_ = example.findings(one, FAST)
+    assert large.code == "TW220"
+    assert "offload: {optimizer: cpu}}`, which fits: " in large.fix
+    offload = {"topology": {**zero(nodes=1, gpus_per_node=1), "offload": {"optimizer": "cpu"}}}
+    assert codes(one | offload) == []
+    huge, *_ = example.findings(one | {"workload": llama(4096, 60)}, FAST)
+    assert "nodes: 16}`, which fits: " in huge.fix
+
+
 def test_what_the_topology_refuses_is_not_proposed() -> None:
     """Offloaded, DeepSpeed always has contiguous gradients."""
     topology = {**zero("zero1"), "deepspeed": {"contiguous_gradients": False}}

@@ -144,14 +144,13 @@ def _shardings(run: Run, pods: _Pods) -> Iterator[_Step]:
     """Ways to spread the model states: more memory for the pod, a higher stage of ZeRO, offload, more nodes."""
     topology = run.topology
     yield from _pod_memory(run, pods)
-    if topology.needs().gpus_per_node == 0:
-        return
-    if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
+    if not isinstance(topology, DDP | ZeRO) or topology.needs().gpus_per_node == 0:
         return
     stage, engine = (int(topology.stage), topology.engine) if isinstance(topology, ZeRO) else (0, "deepspeed")
     if isinstance(topology, DDP) and (topology.elastic or any(run.unread_by("deepspeed"))):
         stage, engine = 2, "fsdp2"  # stage 3 is its only one; DeepSpeed lets no node come or go, and does not read every setting
-    for higher in range(stage + 1, 4):
+    stages = range(stage + 1, 4) if topology.fewest_ranks > 1 else ()  # one rank has nobody to share with
+    for higher in stages:
         yield from _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
     yield from _larger_groups(topology)
     changes = 1 if stage == 3 else 2
