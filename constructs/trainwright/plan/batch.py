@@ -71,13 +71,11 @@ def plan_duration(run: Run, batch: BatchPlan | None) -> DurationPlan | None:
     work = run.trainer
     if work is None or batch is None:
         return None
-    if work.steps is not None:
-        return DurationPlan(epochs=None, steps=work.steps, samples=work.steps * batch.effective, reason="as asked")
     per_epoch = work.data.train_samples
-    if per_epoch is None:
+    if work.epochs is not None and per_epoch is None:
         return DurationPlan(
             epochs=work.epochs, steps=None, samples=None, reason="the number of steps depends on the data in the pod"
         )
-    samples = ceil((work.epochs or 0) * per_epoch)
-    steps = ceil(samples / batch.effective)
-    return DurationPlan(epochs=work.epochs, steps=steps, samples=samples, reason=f"{per_epoch:,} training samples an epoch")
+    samples = work.target_samples(per_epoch or 0, batch.effective)
+    reason = "as asked" if work.epochs is None else f"{per_epoch:,} training samples an epoch"
+    return DurationPlan(epochs=work.epochs, steps=ceil(samples / batch.effective), samples=samples, reason=reason)

@@ -1,4 +1,4 @@
-"""Task, model and data that do not fit, and the key that each sentence names."""
+"""Task, model and data that do not fit, and the key that each sentence names; how many samples a run takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.trainer.contract.specifications import BERT, LLAMA, RESNET
 
 from trainwright_trainer.contract.data import Data, ImageFolder, TokenFiles
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.training import TaskName, disagreements
+from trainwright_trainer.contract.training import Duration, TaskName, disagreements
 
 MODEL: TypeAdapter[Any] = TypeAdapter(Model)
 DATA: TypeAdapter[Any] = TypeAdapter(Data)
@@ -106,3 +106,17 @@ def test_samples_of_an_epoch() -> None:
 def test_folders_stay_inside(folder: str) -> None:
     with pytest.raises(ValueError, match="train_folder"):
         DATA.validate_python(FOLDER | {"train_folder": folder})
+
+
+@pytest.mark.parametrize(
+    ("duration", "target"),
+    [(Duration(steps=10), 640), (Duration(epochs=2.5), 2500), (Duration(epochs=0.0001), 1), (Duration(epochs=1.0001), 1001)],
+)
+def test_targets(duration: Duration, target: int) -> None:
+    assert duration.target_samples(dataset_size=1000, global_batch=64) == target
+
+
+def test_a_share_of_an_epoch_is_what_is_written() -> None:
+    """As binary fractions these would be a sample more."""
+    assert Duration(epochs=1.1).target_samples(dataset_size=50_000, global_batch=250) == 55_000
+    assert Duration(epochs=2.2).target_samples(dataset_size=100, global_batch=10) == 220

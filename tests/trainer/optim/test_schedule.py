@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.contract.training import Duration, LearningRate, Scaling, Schedule
-from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.contract.training import LearningRate, Scaling, Schedule
+from trainwright_trainer.optim.schedule import learning_rate
 
 rates = st.builds(
     LearningRate,
@@ -71,17 +71,3 @@ def test_warm_up_longer_than_the_run() -> None:
     assert learning_rate(rate("cosine"), 50, 50) == pytest.approx(1.0)
     assert learning_rate(rate("cosine"), 100, 100) == pytest.approx(2.0)
     assert learning_rate(rate("cosine"), 101, 101) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("duration", "target"),
-    [(Duration(steps=10), 640), (Duration(epochs=2.5), 2500), (Duration(epochs=0.0001), 1), (Duration(epochs=1.0001), 1001)],
-)
-def test_targets(duration: Duration, target: int) -> None:
-    assert target_samples(duration, dataset_size=1000, global_batch=64) == target
-
-
-def test_a_share_of_an_epoch_is_what_is_written() -> None:
-    """As binary fractions these would be a sample more."""
-    assert target_samples(Duration(epochs=1.1), dataset_size=50_000, global_batch=250) == 55_000
-    assert target_samples(Duration(epochs=2.2), dataset_size=100, global_batch=10) == 220

@@ -1,5 +1,7 @@
 """The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch and checkpoints, and what fits together."""
 
+import fractions
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -156,6 +158,12 @@ class Duration(Contract):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("epochs and steps are both given, or none of them; give exactly one")
         return self
+
+    def target_samples(self, dataset_size: int, global_batch: int) -> int:
+        """Samples after which training is done; the last optimizer step is the first one that reaches it."""
+        if self.epochs is not None:  # 1.1 of 50,000 are 55,000, and not one more
+            return max(1, math.ceil(fractions.Fraction(str(self.epochs)) * dataset_size))
+        return (self.steps or 0) * global_batch
 
 
 class CheckpointSettings(Contract):

@@ -1,21 +1,13 @@
-"""Learning rate and length of a run, counted in samples, so that they mean the same at any batch."""
+"""Learning rate of a run, counted in samples, so that it means the same at any batch."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
-from trainwright_trainer.contract.training import Duration, LearningRate
+from trainwright_trainer.contract.training import LearningRate
 
 DECAY_FRACTION = 0.2
 """Of a ``wsd`` run that does not say: longer decays gain little (Hägele et al. 2024, section 4)."""
-
-
-def target_samples(duration: Duration, dataset_size: int, global_batch: int) -> int:
-    """Samples after which training is done; the last optimizer step is the first one that reaches it."""
-    if duration.epochs is not None:
-        return max(1, math.ceil(Fraction(str(duration.epochs)) * dataset_size))  # 1.1 of 50,000 are 55,000, and not one more
-    return (duration.steps or 0) * global_batch
 
 
 def learning_rate(rate: LearningRate, samples: int, target: int, *, batch: int | None = None, base: int | None = None) -> float:

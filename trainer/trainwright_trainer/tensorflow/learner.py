@@ -19,7 +19,7 @@ from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Dataset, HeldOut, Prefetch
 from trainwright_trainer.data.order import DataOrder
-from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.optim.schedule import learning_rate
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.batches import Batch, Batches
@@ -55,7 +55,7 @@ class TensorFlowLearner:
         self._held_out = HeldOut(dataset.held_out)
         self._order = DataOrder(training.seed, len(dataset.train), dataset.fingerprint)
         self._shares = share_step(training.batch, world.replicas)
-        self._target = target_samples(training.duration, len(dataset.train), self._shares.samples)
+        self._target = training.duration.target_samples(len(dataset.train), self._shares.samples)
         self._batches = Batches(place, world.replicas_per_process or 1, training.batch.micro)
         self._report, self._meter = report, Meter()
         with strategy.scope():

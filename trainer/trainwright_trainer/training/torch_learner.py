@@ -16,7 +16,7 @@ from trainwright_trainer.data.batch import StepShares, share_step
 from trainwright_trainer.data.dataset import Dataset, HeldOut, Prefetch
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
 from trainwright_trainer.engine.base import Engine, StepResult, TensorSnapshot
-from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.optim.schedule import learning_rate
 from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
@@ -71,7 +71,7 @@ class TorchLearner:
         self.step_samples = self._step_shares.samples
         # Counted in the run's own steps: those of a world that has grown or shrunk may be of another size.
         steps_of = self._training.batch.effective or self.step_samples
-        self.target_samples = target_samples(self._training.duration, len(work.dataset.train), steps_of)
+        self.target_samples = self._training.duration.target_samples(len(work.dataset.train), steps_of)
         self.position = Position()
         self._unread: StepResult | None = None
         self._ahead: Prefetch[LocalBatch] | None = None

@@ -1,4 +1,5 @@
-"""The trainer's estimate is the compiler's: a reviewer's plan and a pod's plan say the same bytes, part by part.
+"""The trainer's estimate is the compiler's: a reviewer's plan and a pod's plan say the same bytes, part by part, and the same
+steps.
 
 The compiler has the model's configuration, and the trainer the model itself.
 """
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compiler import example
 from tests.compiler.compiling import TODAY, compile_data
 from tests.compiler.projects import ROOT
 from tests.compiler.test_memory import CLUSTER, finetune
@@ -58,6 +60,9 @@ def agree(compiled: CompiledRun, folder: Path) -> None:
     assert by_name(ours.training.memory.host) == by_name(tuple(part for part in host if part.name != "shared memory"))
     assert ours.training.sent == (theirs.communication.sent if theirs.communication else 0)
     assert ours.checkpoints.size == theirs.checkpoint.size
+    assert theirs.duration is not None
+    if theirs.duration.steps is not None:  # the pod may see data that the compiler does not
+        assert ours.training.length.steps == theirs.duration.steps
 
 
 def by_name(parts: tuple[MemoryPart, ...]) -> dict[str, MemoryPart]:
@@ -90,3 +95,16 @@ def test_every_way_to_share_the_states(
     data["mounts"]["/data"] = {"claim": "checkpoints", "read_only": True}
     operators = {"training-operator": {"version": "1.9.3", "restricted_containers": True}}
     agree(compile_data({**CLUSTER, "operators": operators}, data), tmp_path)
+
+
+def test_a_share_of_an_epoch(tmp_path: Path) -> None:
+    """As a binary fraction, 1.1 of 50,000 are a sample more, and so a step."""
+    images = {"source": "image-folder", "path": "/checkpoints/images", "image_size": 8, "channels": 1, "classes": 10}
+    compiled = example.compiled({
+        "topology": {"nodes": 1, "gpus_per_node": 2}, "batch": {"micro": 25},
+        "workload": {"data": {**images, "samples": 50_000}, "epochs": 1.1},
+    })
+    duration = compiled.plan.duration
+    assert duration is not None
+    assert (duration.samples, duration.steps) == (55_000, 1_100)
+    agree(compiled, tmp_path)

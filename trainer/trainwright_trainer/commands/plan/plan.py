@@ -16,7 +16,7 @@ from trainwright_trainer.contract.model import Layers
 from trainwright_trainer.contract.sharding import Sharding, of_training
 from trainwright_trainer.contract.spec import RunSpec, Script, World
 from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training
-from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.optim.schedule import learning_rate
 from trainwright_trainer.rank.ending import seconds_for_save
 
 
@@ -178,7 +178,7 @@ def _cost(computed: Computation, sharding: Sharding, work: Training, world: Worl
 def _length(work: Training, batch: int, data: DataSize) -> LengthPlan:
     if work.duration.epochs is not None and data.train is None:
         return LengthPlan(None, None, None, work.duration.epochs)
-    samples = target_samples(work.duration, data.train or 0, batch)
+    samples = work.duration.target_samples(data.train or 0, batch)
     steps = math.ceil(samples / batch)
     samples = steps * batch  # the last step reaches the target, and takes a whole batch
     tokens = None if data.sequence_length is None else samples * data.sequence_length
