@@ -178,6 +178,11 @@ class Needs(NamedTuple):
         return self.elastic.maximum if self.elastic else self.nodes
 
     @property
+    def most_ranks(self) -> int:
+        """Ranks of that size."""
+        return self.most_nodes * self.processes_per_node
+
+    @property
     def spans_gpu_nodes(self) -> bool:
         """Whether GPUs of several nodes talk to each other."""
         return self.gpus_per_node > 0 and self.most_nodes > 1 and self.talk

@@ -140,6 +140,14 @@ def test_one_rank_has_nothing_to_share() -> None:
     assert codes({"topology": {**zero(nodes=1, gpus_per_node=1), "offload": {"optimizer": "cpu"}}}) == []
 
 
+def test_one_rank_that_others_join_has_something_to_share() -> None:
+    elastic = {**zero(engine="fsdp2", nodes=1, gpus_per_node=1), "elastic": {"min_nodes": 1, "max_nodes": 4}}
+    cluster = {"operators": {"training-operator": {"version": "1.9"}}, "namespaces": {"training": {"pod_security": "baseline"}}}
+    assert codes({"topology": elastic, "target": "pytorch-job"}, cluster) == []
+    elastic["elastic"] = {"min_nodes": 1, "max_nodes": 1}
+    assert codes({"topology": elastic, "target": "pytorch-job"}, cluster) == ["TW229"]
+
+
 def world(nodes: int) -> WorldPlan:
     return WorldPlan(
         nodes=nodes, processes_per_node=8, gpus_per_node=8, size=8 * nodes, device="cuda", pool="", pool_reason="", machine=""

@@ -113,9 +113,9 @@ def _groups_of_a_node(sharding: Sharding, per_node: int) -> str:
 
 
 def nothing_to_share(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """ZeRO on one rank."""
+    """ZeRO on one rank, however many nodes join."""
     topology = context.run.topology
-    if not isinstance(topology, ZeRO) or resolution.plan.world.size > 1 or topology.offload.optimizer == "cpu":
+    if not isinstance(topology, ZeRO) or resolution.needs.most_ranks > 1 or topology.offload.optimizer == "cpu":
         return
     yield found(
         "TW229",

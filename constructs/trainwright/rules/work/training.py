@@ -220,12 +220,11 @@ def batch_fits_data(context: Context, resolution: Resolution) -> Iterator[Findin
 def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A batch that stays while nodes come must have a sample for every rank of the largest size."""
     elastic, needs = resolution.plan.elastic, resolution.needs
-    ranks = needs.most_nodes * needs.processes_per_node
-    if elastic and elastic.keeps_batch and (effective := elastic.sizes[-1].effective) < ranks:
+    if elastic and elastic.keeps_batch and (effective := elastic.sizes[-1].effective) < needs.most_ranks:
         yield found(
             "TW211",
             context.locate.run("/topology/elastic"),
-            f"the batch stays {effective}, fewer samples than the {ranks} ranks of {needs.most_nodes} nodes",
+            f"the batch stays {effective}, fewer samples than the {needs.most_ranks} ranks of {needs.most_nodes} nodes",
             "raise batch.micro or batch.accumulation, lower max_nodes, or write `batch: move` below topology.elastic",
         )
 
