@@ -92,6 +92,30 @@ def test_the_batch_must_fit_the_data() -> None:
     assert "1,440 is larger than the data, 1,438 samples" in message({"batch": {"micro": 90}})
 
 
+LLAMA: Data = {
+    "architecture": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+TEXT: Data = {"task": "causal-lm", "model": LLAMA}
+IMAGES: Data = {"source": "image-folder", "path": "/checkpoints/x", "image_size": 8, "channels": 1, "classes": 10}
+
+
+TOKENS: Data = {"source": "tokens", "path": "/checkpoints/x", "sequence_length": 64, "held_out": 0.5}
+ROWS: Data = {"source": "hf-dataset", "path": "/checkpoints/x", "tokenizer": "/checkpoints/y", "max_length": 64}
+
+
+@pytest.mark.parametrize(("work", "samples"), [
+    ({"data": IMAGES}, 128), (TEXT | {"data": TOKENS}, 256), (TEXT | {"data": ROWS}, 128),
+], ids=["image-folder", "tokens", "hf-dataset"])
+def test_the_batch_must_fit_data_of_any_source(work: Data, samples: int) -> None:
+    """As far as the run says how much there is. What is held out of it does not count."""
+    def found(data: Data) -> list[str]:
+        return codes({"workload": {**work, "data": {**work["data"], **data}}})
+
+    assert found({}) == found({"samples": samples}) == []
+    assert found({"samples": samples - 2}) == ["TW206"]
+
+
 def test_batch_norm_and_accumulation() -> None:
     model = {"architecture": "resnet", "image_size": 8, "num_channels": 1, "hidden_sizes": [16], "depths": [1], "num_labels": 10}
     assert codes({"workload": {"model": model}, "batch": {"accumulation": 2}}) == ["TW205"]

@@ -11,7 +11,7 @@ from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import counted
-from trainwright_trainer.contract.data import Digits, ImageFolder
+from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, cannot_build
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import SGD, AdamW, CheckpointSettings
@@ -207,12 +207,14 @@ def batch_statistics(context: Context) -> Iterator[Finding]:
 
 
 def batch_fits_data(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where the number of samples is known beforehand."""
     work, batch = context.run.trainer, resolution.plan.batch
-    if work and batch and isinstance(work.data, Digits) and batch.effective > work.data.train_samples:
+    samples = work.data.train_samples if work else None
+    if batch and samples is not None and batch.effective > samples:
         yield found(
             "TW206",
             context.locate.run("/batch"),
-            f"the effective batch of {batch.effective:,} is larger than the data, {work.data.train_samples:,} samples",
+            f"the effective batch of {batch.effective:,} is larger than the data, {samples:,} samples",
             "lower batch.micro, batch.accumulation or topology.nodes",
         )
 
