@@ -14,6 +14,7 @@ from tests.trainer.contract.specifications import BOOSTING, C10D, ELASTIC_BATCH,
 from typer.testing import CliRunner, Result
 
 from trainwright_trainer.commands.app import app
+from trainwright_trainer.data.token_files import TokenRecord, record_path
 
 TOKENS = {"source": "tokens", "path": "/none/tokens", "sequence_length": 64, "vocabulary": 256}
 DEEPSPEED = {
@@ -94,6 +95,19 @@ def test_data_that_is_here_is_counted(tmp_path: Path) -> None:
     made = json.loads(result.output)["training"]
     assert (made["data"]["train"], made["data"]["held_out"]) == (80, 20)
     assert made["length"] == {"steps": 10, "samples": 320, "tokens": 20480, "epochs": 4.0}
+
+
+def test_tokens_that_a_model_of_transformers_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.bin"
+    np.zeros(6400, dtype="<u2").tofile(path)
+    record = TokenRecord(dtype="uint16", tokens=6400, documents=1, vocabulary=500, tokenizer="bytes", end_of_text=0)
+    record_path(path).write_text(record.model_dump_json())
+    model = {"architecture": "transformers", "model_type": "gpt2", "config": {"n_head": 2, "n_embd": 8, "vocab_size": 100}}
+    data = {"source": "tokens", "path": str(path), "sequence_length": 64}
+    result = call(tmp_path, {"work.data": data, "work.model": model})
+    assert result.exit_code == 12, result.output
+    assert "a vocabulary of 500 tokens, and the model's vocab_size is 100" in result.stderr
+    assert call(tmp_path, {"work.data": data, "work.model": model | {"config": {"vocab_size": 500}}}).exit_code == 0
 
 
 @pytest.mark.parametrize(("changes", "code", "says"), [

@@ -21,6 +21,7 @@ from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data import hf_dataset
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import IGNORED, Split
+from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples
 
 LINES = [line.strip() for text in TEXTS for line in text.splitlines() if line.strip()]
@@ -160,6 +161,19 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 def test_refusals(reviews: Path, tokenizer: Path, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         hf_dataset.load(source(reviews, tokenizer, **keys))
+
+
+def test_tokens_are_checked_against_the_model(tmp_path: Path, tokenizer: Path) -> None:
+    with pytest.raises(DataError, match="a vocabulary of 300 tokens, and the model's vocab_size is 299"):
+        load(source(saved(tmp_path / "rows"), tokenizer), 0, 299)
+    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    library.add_special_tokens(["<image>"])  # as Gemma's, which its models of text do not know
+    library.save(str(tmp_path / "tokenizer.json"))
+    lines = [*LINES[:3], f"{LINES[3]} <image>", *LINES[4:10]]
+    dataset = load(source(saved(tmp_path / "named", {"text": lines}), tmp_path, max_length=64), 0, 300)
+    read(dataset.train, 0, 1, 2)
+    with pytest.raises(DataError, match=r"row 3 of train in .* has token 300, and the model's vocab_size is 300: "):
+        read(dataset.train, 2, 3)
 
 
 @pytest.mark.parametrize(("classes", "row", "label"), [(2, 2, 2), (3, 5, -1), (3, 5, None)])

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 
 from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.load import load
+from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel
+from trainwright_trainer.data.load import load, vocabulary_of
 from trainwright_trainer.data.order import Samples
 
 
@@ -48,3 +49,19 @@ def test_ids_that_the_model_does_not_know(paths: dict[str, Path]) -> None:
     everything = np.arange(100)
     with pytest.raises(DataError, match="and the vocabulary has 500"):
         load(tokens, 0, 500).train.read(Samples(everything, everything))
+
+
+LLAVA = {"text_config": {"model_type": "llama", "vocab_size": 99}}
+
+
+@pytest.mark.parametrize(("model", "vocabulary"), [
+    (Llama(vocab_size=300, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1), 300),
+    (Bert(vocab_size=301, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1), 301),
+    (ResNet(num_labels=3), None),
+    (TransformersModel(model_type="gpt2"), 50257),
+    (TransformersModel(model_type="gpt2", config={"vocab_size": 100}), 100),
+    (TransformersModel(model_type="llava", config=LLAVA), 99),
+    (TransformersModel(model_type="vit"), None),
+])
+def test_tokens_that_a_model_knows(model: Model, vocabulary: int | None) -> None:
+    assert vocabulary_of(model) == vocabulary

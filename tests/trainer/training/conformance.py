@@ -15,7 +15,7 @@ from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
 from trainwright_trainer.checkpoint.store import CommittedFiles
 from trainwright_trainer.commands.export.run import full_weights
 from trainwright_trainer.contract import Training
-from trainwright_trainer.data.load import load
+from trainwright_trainer.data.load import load, vocabulary_of
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
@@ -88,7 +88,7 @@ class Textbook:
 
 def textbook(work: Training, global_batch: int, steps: int, left_out: Container[int] = ()) -> Textbook:
     """Train as a textbook does. A step that is ``left_out`` is measured, and moves nothing."""
-    dataset = load(work.data, work.seed, getattr(work.model, "vocab_size", None))
+    dataset = load(work.data, work.seed, vocabulary_of(work.model))
     task = build_task(work.task, work.data, work.seed)
     module = skeleton(lambda: build_model(work.model, work.task, work.data)).train()
     materialise(module, torch.device("cpu"))

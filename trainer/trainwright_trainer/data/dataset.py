@@ -134,7 +134,7 @@ class Dataset:
     held_out: Split
     fingerprint: str
     vocabulary: int | None = None
-    """Token ids are below it; None for images."""
+    """Token ids are below it, but for those that a source checks as it reads them; None for images."""
     unreadable: Unreadable | None = None
     """Of a source that goes on without files that it cannot decode."""
 

@@ -30,8 +30,10 @@ class Rows:
     ``special_tokens_mask`` bool; for pairs also ``token_types`` int64; with a label column ``labels`` int64 ``(n,)``.
     """
 
-    def __init__(self, data: HFDataset, name: str, rows: datasets.Dataset, tokenizer: TextTokenizer) -> None:
-        self._data, self._name, self._tokenizer = data, name, tokenizer
+    def __init__(
+        self, data: HFDataset, name: str, rows: datasets.Dataset, tokenizer: TextTokenizer, model_vocabulary: int | None
+    ) -> None:
+        self._data, self._name, self._tokenizer, self._vocabulary = data, name, tokenizer, model_vocabulary
         wanted = [*data.text_columns, *([data.label_column] if data.label_column else [])]
         self._rows = rows.with_format(None).select_columns(wanted)
 
@@ -39,10 +41,11 @@ class Rows:
         return len(self._rows)
 
     def read(self, samples: Samples) -> Mapping[str, Array]:
-        """Raises :class:`DataError` for a row without text, or with a label that is none of the classes."""
+        """Raises :class:`DataError` for a row without text, with a token beyond the model's, or a label that is no class."""
         ids = np.maximum(samples.ids, 0).tolist()
         rows = self._rows[ids]
         columns = dict(self._tokenizer.columns(self._texts(ids, rows)))
+        self._check_tokens(ids, columns["inputs"])
         columns["targets"] = _next_tokens(columns["inputs"], columns["attention_mask"])
         if len(self._data.text_columns) == 1:
             del columns["token_types"]
@@ -57,6 +60,14 @@ class Rows:
                 raise DataError(f"row {ids[found.index(None)]:,} of {self._name} in {self._data.path} has no {column}")
         return list(zip(*texts, strict=True)) if len(texts) == 2 else texts[0]
 
+    def _check_tokens(self, ids: Sequence[int], inputs: Array) -> None:
+        if self._vocabulary is not None and inputs.size and int(inputs.max()) >= self._vocabulary:
+            row = int(inputs.argmax()) // inputs.shape[1]
+            raise DataError(
+                f"row {ids[row]:,} of {self._name} in {self._data.path} has token {inputs.max():,}, and the model's vocab_size "
+                f"is {self._vocabulary:,}: {self._tokenizer.path} is of another model"
+            )
+
     def _labels(self, ids: Sequence[int], labels: list[int | None]) -> Array:
         classes = self._data.classes or 0
         for row, label in zip(ids, labels, strict=True):
@@ -67,8 +78,8 @@ class Rows:
         return np.array(labels, dtype=np.int64)
 
 
-def load(data: HFDataset) -> Dataset:
-    """Open the data set; its rows stay on disk.
+def load(data: HFDataset, model_vocabulary: int | None = None) -> Dataset:
+    """Open the data set; its rows stay on disk. Their tokens are checked against ``model_vocabulary`` when they are read.
 
     Raises:
         DataError: It or its tokenizer is missing, or is not what the run says.
@@ -90,8 +101,9 @@ def load(data: HFDataset) -> Dataset:
     if data.samples is not None and data.samples != len(train):
         raise DataError(f"{data.train_split} in {data.path} has {len(train):,} rows, and data.samples is {data.samples:,}")
     return Dataset(
-        Rows(data, data.train_split, train, tokenizer), Rows(data, data.evaluation_split, held_out, tokenizer),
-        digest.hexdigest(), tokenizer.vocabulary,
+        Rows(data, data.train_split, train, tokenizer, model_vocabulary),
+        Rows(data, data.evaluation_split, held_out, tokenizer, model_vocabulary),
+        digest.hexdigest(), tokenizer.words,
     )
 
 

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
 from trainwright_trainer.contract.failures import DataError
+from trainwright_trainer.contract.model import Model, TransformersModel
 from trainwright_trainer.data.dataset import Dataset
+
+
+def vocabulary_of(model: Model) -> int | None:
+    """Tokens that a model knows; None for one of images.
+
+    Raises:
+        InvalidRunError: ``transformers`` does not understand its configuration.
+    """
+    if not isinstance(model, TransformersModel):
+        return getattr(model, "vocab_size", None)
+    from trainwright_trainer.model.configuration import read_configuration  # needs transformers, which TensorFlow's images lack
+
+    found = getattr(read_configuration(model).built.get_text_config(), "vocab_size", None)
+    return found if isinstance(found, int) else None
 
 
 def load(data: Data, seed: int, model_vocabulary: int | None = None, skip_unreadable: int = 0) -> Dataset:
@@ -13,7 +28,7 @@ def load(data: Data, seed: int, model_vocabulary: int | None = None, skip_unread
     Args:
         data: The run's.
         seed: The run's: crops and flips follow from it.
-        model_vocabulary: Tokens that the model knows. On a GPU an id beyond them is an assertion in a kernel that names nothing.
+        model_vocabulary: Of :func:`vocabulary_of`. On a GPU an id beyond it is an assertion in a kernel that names nothing.
         skip_unreadable: Images that this rank may leave out because they cannot be decoded.
 
     Raises:
@@ -49,4 +64,4 @@ def _load(data: Data, seed: int, model_vocabulary: int | None, skip_unreadable: 
         case HFDataset():
             from trainwright_trainer.data import hf_dataset
 
-            return hf_dataset.load(data)
+            return hf_dataset.load(data, model_vocabulary)

@@ -56,6 +56,13 @@ class TextTokenizer:
         """Every id is below it."""
         return max(self.library.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    @cached_property
+    def words(self) -> int:
+        """Ids of what it learnt from texts are below it. Tokens that were added by name may lie beyond, and beyond the model:
+        Gemma 3 of 1B has one for images.
+        """
+        return max(self.library.get_vocab(with_added_tokens=False).values(), default=-1) + 1
+
     @property
     def mask_id(self) -> int:
         """The token that stands for a hidden one. Raises :class:`DataError` where there is none."""

@@ -20,7 +20,7 @@ from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFold
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import SGD, AdamW, Optimizer, TaskName, Training
-from trainwright_trainer.data.load import load
+from trainwright_trainer.data.load import load, vocabulary_of
 from trainwright_trainer.engine.base import Engine, Recipe
 from trainwright_trainer.engine.update import UpdateSettings
 from trainwright_trainer.engine.world import TorchWorld
@@ -151,7 +151,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         raise InvalidRunError("work.kind is script: its command runs instead of this rank")
     device = _device(spec, place)
     choose_kernels(device, training, os.environ)
-    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None), training.skip_unreadable)
+    dataset = load(training.data, training.seed, vocabulary_of(training.model), training.skip_unreadable)
     task = build_task(training.task, training.data, training.seed)
     engine = build_engine(training, place, device, _timeout(spec))
     control, meter = engine.world.control, Meter()

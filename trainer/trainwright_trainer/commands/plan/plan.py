@@ -231,9 +231,9 @@ def data_size(training: Training) -> DataSize:
     if not isinstance(data, PythonSource) and not Path(data.path).exists():
         return DataSize(data.source, data.train_samples, None, length, f"{data.path} is not on this machine")
     try:
-        from trainwright_trainer.data.load import load
+        from trainwright_trainer.data.load import load, vocabulary_of
 
-        dataset = load(data, training.seed, getattr(training.model, "vocab_size", None))
+        dataset = load(data, training.seed, vocabulary_of(training.model))
     except ModuleNotFoundError as error:
         return DataSize(data.source, data.train_samples, None, length, f"{error.name} is not installed, so not counted")
     return DataSize(data.source, len(dataset.train), len(dataset.held_out), length, "counted here")
