@@ -166,6 +166,29 @@ def test_what_a_task_on_text_needs_of_a_configuration() -> None:
         transformers("bert", "masked-lm", SOURCE, vocab_size=256)
 
 
+def test_a_decoder_and_the_data_agree_on_padding() -> None:
+    reviews = HFDataset(
+        source="hf-dataset", path="/data", tokenizer="/tokenizer", max_length=64, label_column="label", classes=3
+    )
+    small = {"num_labels": 3, "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 50}
+
+    def decoder(**config: Any) -> torch.nn.Module:
+        model = MODEL.validate_python({"architecture": "transformers", "model_type": "gpt2", "config": small | config})
+        return build_model(model, "text-classification", reviews, padding=3).eval()
+
+    with pytest.raises(InvalidRunError, match=r"the data's tokenizer pads with 3: .*; write pad_token_id: 3$"):
+        decoder(pad_token_id=0)
+    with pytest.raises(InvalidRunError, match=r"add pad_token_id: 3 to model\.config"):
+        decoder()
+    model = decoder(pad_token_id=3)
+    short, long = [7, 8, 9], [10, 11, 12, 13, 14]
+    padded = torch.tensor([[*short, 3, 3], long])
+    attention = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    together = model(input_ids=padded, attention_mask=attention).logits
+    alone = [model(input_ids=torch.tensor([text])).logits[0] for text in (short, long)]
+    torch.testing.assert_close(together, torch.stack(alone))
+
+
 def test_wrong_parameter_count() -> None:
     config = {"n_layer": 1, "n_embd": 24}
     model = MODEL.validate_python({"architecture": "transformers", "model_type": "gpt2", "parameters": 5, "config": config})

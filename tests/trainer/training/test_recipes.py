@@ -107,3 +107,12 @@ def test_a_recipe_learns(ranks: Ranks, spec: Spec, name: str, tmp_path: Path) ->
     if recipe.as_textbook:
         expected = textbook(Training.model_validate(run["work"]), BATCH, STEPS)
         assert found == pytest.approx(expected.losses, rel=1e-4)
+
+
+def test_a_decoder_that_would_classify_by_padding_is_refused(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    work = text_classification(tmp_path)
+    config = {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 64, "vocab_size": 300, "num_labels": 3, "pad_token_id": 4}
+    work["model"] = {"architecture": "transformers", "model_type": "gpt2", "config": config}
+    leader, _ = ranks.finish(spec(tmp_path / "lineage", batch={"micro": 4}, duration={"steps": 4}, **work), code=10)
+    [failed] = leader.events("rank_failed")
+    assert failed["reason"].startswith("model.config.pad_token_id is 4, and the data's tokenizer pads with 0: ")

@@ -135,6 +135,8 @@ class Dataset:
     fingerprint: str
     vocabulary: int | None = None
     """Token ids are below it, but for those that a source checks as it reads them; None for images."""
+    padding: int | None = None
+    """Token that fills up short samples; None where none are short."""
     unreadable: Unreadable | None = None
     """Of a source that goes on without files that it cannot decode."""
 

@@ -103,7 +103,7 @@ def load(data: HFDataset, model_vocabulary: int | None = None) -> Dataset:
     return Dataset(
         Rows(data, data.train_split, train, tokenizer, model_vocabulary),
         Rows(data, data.evaluation_split, held_out, tokenizer, model_vocabulary),
-        digest.hexdigest(), tokenizer.words,
+        digest.hexdigest(), tokenizer.words, tokenizer.pad_id,
     )
 
 

@@ -39,21 +39,27 @@ _FACTORIES: dict[TaskName, Any] = {
 }
 
 
-def build_model(model: Model, task: TaskName, data: Data) -> nn.Module:
+def build_model(model: Model, task: TaskName, data: Data, padding: int | None = None) -> nn.Module:
     """A freshly initialised module in fp32, from torch's current random state.
 
     A causal language model also answers with the sums that its task asks for (:func:`answer_with_sums`).
 
+    Args:
+        model: The run's.
+        task: The run's; it decides the head.
+        data: The run's.
+        padding: Token that fills up short samples, where the data is at hand.
+
     Raises:
         InvalidRunError: The configuration is not one that ``transformers`` can build, or does not fit the data.
     """
-    module = _module(model, task, data)
+    module = _module(model, task, data, padding)
     if task == "causal-lm":
         answer_with_sums(module)
     return module
 
 
-def _module(model: Model, task: TaskName, data: Data) -> nn.Module:
+def _module(model: Model, task: TaskName, data: Data, padding: int | None) -> nn.Module:
     match model:
         case Llama():
             return _llama(model)
@@ -64,7 +70,7 @@ def _module(model: Model, task: TaskName, data: Data) -> nn.Module:
         case ResNet():
             return _resnet(model)
         case TransformersModel():
-            return _any(model, task, data)
+            return _any(model, task, data, padding)
 
 
 def _llama(model: Llama) -> nn.Module:
@@ -135,22 +141,34 @@ def _resnet(model: ResNet) -> nn.Module:
     ))
 
 
-def _any(model: TransformersModel, task: TaskName, data: Data) -> nn.Module:
+def _any(model: TransformersModel, task: TaskName, data: Data, padding: int | None) -> nn.Module:
     config = read_configuration(model).built
     _fit(model.model_type, config, task, data)
     try:
         module = _FACTORIES[task].from_config(config, trust_remote_code=False)
     except (ValueError, TypeError, ImportError, OSError, AttributeError) as error:
         raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {first_line(error)}") from error
-    if task == "text-classification" and hasattr(module, "score") and config.pad_token_id is None:
-        # Decoders classify by the last token that is no padding (GenericForSequenceClassification), and have to know which is.
-        raise InvalidRunError(
-            f"model_type {model.model_type} needs the tokenizer's padding for {task}: add pad_token_id to model.config"
-        )
+    if task == "text-classification" and hasattr(module, "score"):
+        _agree_on_padding(model.model_type, config.get_text_config().pad_token_id, padding)
     counted = sum(parameter.numel() for parameter in module.parameters())
     if model.parameters is not None and model.parameters != counted:
         raise InvalidRunError(f"model.parameters is {model.parameters}, and the module has {counted}")
     return cast("nn.Module", module)
+
+
+def _agree_on_padding(model_type: str, stated: int | None, padding: int | None) -> None:
+    """Decoders classify by the last token that is no padding (GenericForSequenceClassification), and have to know which is."""
+    known = "" if padding is None else f": {padding}"
+    if stated is None:
+        raise InvalidRunError(
+            f"model_type {model_type} needs the tokenizer's padding for text-classification: add pad_token_id{known} to "
+            "model.config"
+        )
+    if padding not in (None, stated):
+        raise InvalidRunError(
+            f"model.config.pad_token_id is {stated}, and the data's tokenizer pads with {padding}: {model_type} would take "
+            f"padding for the end of a text; write pad_token_id{known}"
+        )
 
 
 def _fit(model_type: str, config: Any, task: TaskName, data: Data) -> None:

@@ -157,7 +157,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     control, meter = engine.world.control, Meter()
     check_ranks(spec, place, link, control, torch_checks(device, engine.world.all_reduce))
     check_data(control, dataset.fingerprint)
-    engine.setup(_recipe(training, task))
+    engine.setup(_recipe(training, task, dataset.padding))
     if place.leads and (ignored := ignored_keys(training.model)):
         get_log().info("model_config_ignored", keys=list(ignored))
     random_state.seed_all(training.seed, f"rank {place.rank}")
@@ -223,11 +223,11 @@ def _timeout(spec: RunSpec) -> timedelta:
     return timedelta(seconds=max(MIN_COLLECTIVE_SECONDS, 4 * spec.lifecycle.save_seconds))
 
 
-def _recipe(training: Training, task: Task) -> Recipe:
+def _recipe(training: Training, task: Task, padding: int | None) -> Recipe:
     weights = None if training.initial_weights is None else Path(training.initial_weights)
 
     def build() -> nn.Module:
-        return build_model(training.model, training.task, training.data)
+        return build_model(training.model, training.task, training.data, padding)
 
     def prepare(module: nn.Module) -> None:
         if training.activation_checkpointing:
