@@ -230,7 +230,10 @@ def test_an_origin_that_is_gone_or_only_in_the_specification(tmp_path: Path) -> 
     export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))
     check(tmp_path / "out", module)
     work = {"work.initial_weights": str(weights), "work.model": llama().model.model_dump(mode="json")}
-    (tmp_path / "run.json").write_text(json.dumps(changed({"api_version": "trainer.trainwright.dev/v1", **work})))
     commit(tmp_path / "older", whole(module), 3, trained(llama()))
-    export(Request(str(tmp_path / "older"), tmp_path / "again", tmp_path / "run.json"))
-    assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == [7, 9]
+    for identity, kept in (("run-1", True), ("run-2", False)):  # the record's, and one of another run
+        spec, output = tmp_path / f"{identity}.json", tmp_path / f"of-{identity}"
+        spec.write_text(json.dumps(changed({"api_version": "trainer.trainwright.dev/v1", "identity": identity, **work})))
+        export(Request(str(tmp_path / "older"), output, spec))
+        assert (json.loads((output / "config.json").read_text())["eos_token_id"] == [7, 9]) is kept
+        assert (output / "tokenizer.json").exists() is kept

@@ -28,14 +28,15 @@ _OF_HEAD = ("id2label", "label2id", "problem_type", "pad_token_id")
 
 
 def initial_weights_of(record: CommitRecord, specification: Path) -> Path | None:
-    """Where the run started from, as the checkpoint says; of one by an older trainer, as the specification does, if any."""
+    """Where the run started from, as the checkpoint says; one by an older trainer does not, and then its specification may."""
     said = record.metadata.get(INITIAL_WEIGHTS)
     if said is None and specification.is_file():
         try:
-            work = read_specification(specification).spec.work
+            spec = read_specification(specification).spec
         except PodError:
             return None
-        said = work.initial_weights if isinstance(work, Training) else None
+        if isinstance(spec.work, Training) and spec.identity == record.identity:  # in a pod it may be of any other run
+            said = spec.work.initial_weights
     if said is None:
         return None
     path = Path(str(said))
