@@ -6,6 +6,7 @@ interrupted has fetched, the next one does not fetch again.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -131,12 +132,24 @@ def _save_dataset(request: Request, files: Path) -> None:
     cache, draft = (request.folder.with_name(f"{request.folder.name}.{kind}") for kind in ("cache", "draft"))
     try:
         loaded = datasets.load_dataset(str(files), name=request.subset, cache_dir=str(cache))
-    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
-        fix = "name another subset, or fetch it as files"
-        raise DataError(f"{request.source} cannot be loaded as a data set: {str(error).partition(chr(10))[0]}; {fix}") from error
-    shutil.rmtree(draft, ignore_errors=True)
-    loaded.save_to_disk(str(draft))
-    shutil.rmtree(request.folder)
-    draft.rename(request.folder)
-    for left in (files, cache):
-        shutil.rmtree(left)
+    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        cause = _first_cause(error)
+        if isinstance(cause, OSError) and cause.errno not in (None, errno.ENOENT):
+            with storage_errors("write", cache):
+                raise cause from None
+        reason, fix = " ".join(str(cause).split()), "name another subset, or fetch it as files"
+        raise DataError(f"{request.source} cannot be loaded as a data set: {reason}; {fix}") from error
+    with storage_errors("write", draft):
+        shutil.rmtree(draft, ignore_errors=True)
+        loaded.save_to_disk(str(draft))
+        shutil.rmtree(request.folder)
+        draft.rename(request.folder)
+        for left in (files, cache):
+            shutil.rmtree(left)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """``datasets`` says of most errors only that one occurred, and raises that from it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
