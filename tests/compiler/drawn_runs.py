@@ -35,12 +35,12 @@ def _optimizers(draw: st.DrawFn) -> Data:
     return {"kind": "sgd", "momentum": draw(st.sampled_from((0, 0.9)))}
 
 
-def _metrics() -> st.SearchStrategy[list[Data]]:
+def _metrics(pictures: bool) -> st.SearchStrategy[list[Data]]:
     wandb = st.fixed_dictionaries(
         {"to": st.just("wandb"), "project": st.sampled_from(("vision", "a b/c"))},
         optional={"entity": st.just("Labor ü"), "mode": st.sampled_from(("online", "offline"))},
     )
-    one = st.one_of(st.just({"to": "tensorboard"}), wandb)
+    one = wandb if pictures else st.one_of(st.just({"to": "tensorboard"}), wandb)
     return st.lists(one, max_size=2, unique_by=lambda sink: sink["to"])
 
 
@@ -94,7 +94,7 @@ def _trainers(draw: st.DrawFn, pictures: bool) -> Data:
                 "compile": st.booleans(),
                 "skip_non_finite": st.integers(1, 100),
                 "skip_unreadable": st.integers(0, 100),
-                "metrics": _metrics(),
+                "metrics": _metrics(pictures),
             },
         )
     )

@@ -17,6 +17,7 @@ RUN = {
     "world.node_index_env": None, "world.control_port": None, "world.processes_per_node": 1, "world.rendezvous": TF_CONFIG,
     "work.engine": "tensorflow", "work.task": "image-classification", "work.model": RESNET, "work.data": {"source": "digits"},
 }
+WANDB = {"to": "wandb", "project": "vision"}
 NUMBERS = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "1"}
 
 
@@ -56,12 +57,17 @@ def test_a_worker_is_one_process() -> None:
         ({"work__gradient_reduction": "bf16"}, "does not read gradient_reduction"),
         ({"work__skip_non_finite": 3}, "does not read skip_non_finite"),
         ({"work__compile": True}, "does not read compile"),
+        ({"work__metrics": [WANDB, {"to": "tensorboard"}]}, "does not read metrics tensorboard; remove it, or use wandb"),
         ({"work__checkpoints": {"directory": "/c", "save": "background"}}, r"does not read checkpoints\.save background"),
     ],
 )
 def test_a_specification_asks_for_nothing_that_is_not_read(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         spec(**changes)
+
+
+def test_metrics_may_go_where_no_torch_is_needed() -> None:
+    assert spec(work__metrics=[WANDB])
 
 
 def test_other_work() -> None:

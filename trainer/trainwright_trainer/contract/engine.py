@@ -141,6 +141,7 @@ _UNREAD: dict[EngineName, dict[str, str]] = {
         "cudnn_benchmark": "remove it: TensorFlow times convolutions by itself",
         "expandable_segments": "remove it: TensorFlow allocates memory in its own way",
         "skip_non_finite": "remove it: the first step that is not finite ends the run",
+        "metrics tensorboard": "remove it, or use wandb: event files are written by torch",
         "checkpoints.save background": _BLOCKS,
     },
 }
@@ -159,6 +160,8 @@ def _asks(work: Any, setting: str) -> bool:
     found = work
     for key in name.split("."):
         found = getattr(found, key, None)
+    if isinstance(found, tuple):
+        return value in [each.to for each in found]
     return found == value if value else found not in (None, False, "fp32")  # every engine can sum in fp32
 
 
