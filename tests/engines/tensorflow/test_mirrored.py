@@ -119,6 +119,12 @@ def test_two_workers_learn_what_one_does(ranks: Workers, spec: Spec, two_workers
     assert_like(alone, two_workers.first, steps=range(1, 13), rtol=2e-4)
 
 
+def test_the_last_save_comes_before_the_last_evaluation(two_workers: Finished) -> None:
+    """Which may fail, and decides nothing that is saved."""
+    said = [line for line in two_workers.first.text.splitlines() if '"checkpoint_committed"' in line or '"evaluated"' in line]
+    assert ['"evaluated"' in line for line in said] == [False, False, False, True]
+
+
 def test_one_worker_goes_on_where_two_stopped(ranks: Workers, spec: Spec, two_workers: Finished, tmp_path: Path) -> None:
     directory = tmp_path / "c"
     shutil.copytree(two_workers.directory, directory)

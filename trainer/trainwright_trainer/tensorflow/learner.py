@@ -44,8 +44,7 @@ class TensorFlowLearner:
     """
 
     saves_in_background = False
-    evaluates_before_saving = True
-    """A save blocks, so that no evaluation could go on beside it."""
+    evaluates_before_saving = False
 
     def __init__(
         self, training: Training, world: World, place: Place, link: Link, report: Reporter, group: StrategyGroup,

@@ -90,7 +90,8 @@ class Learner(Protocol):
 
     @property
     def evaluates_before_saving(self) -> bool:
-        """Whether an evaluation comes before a save of the same step. Elsewhere it goes on beside the save."""
+        """Whether an evaluation comes before a save of the same step. Elsewhere it follows the save, or goes on beside
+        it."""
 
     def metadata(self) -> Metadata:
         """What the commit record says of the state now, besides its files."""
