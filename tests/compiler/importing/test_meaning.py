@@ -81,7 +81,8 @@ def submitted() -> str:
     words = [f"--runtime-env-json={json.dumps(yaml.safe_load(packages))}", "--", *entry.split()]
     submitter = {"name": "submitter", "image": "quay.io/kuberay/submitter:v1.5.1", "command": ["/submitter"], "args": words}
     job["spec"]["submitterPodTemplate"] = {"spec": {"restartPolicy": "Never", "containers": [submitter]}}
-    return yaml.safe_dump(job)
+    text: str = yaml.safe_dump(job)
+    return text
 
 
 def test_what_a_submitter_submits_is_the_work() -> None:
