@@ -9,6 +9,7 @@ import pytest
 from tests.compiler.example import compiled
 
 from trainwright.compile import CompiledRun
+from trainwright.project.built import run_file
 from trainwright.project.record import RunRecord, record_text, run_path
 from trainwright.report.facts import ENTRIES, Block, Entry, View, plan_facts
 from trainwright.report.header import run_header
@@ -57,6 +58,9 @@ def test_it_stands_in_differences(tmp_path: Path) -> None:
         lock = tmp_path / name / "charts" / "lock"
         lock.mkdir(parents=True)
         (lock / run_path("example")).write_text(record_text(record), encoding="utf-8")
+        file = tmp_path / name / "dist" / run_file("lab", "training", "example")
+        file.parent.mkdir(parents=True)
+        file.touch()
         sides.append(folder_side(tmp_path / name, name))
     said = review(*sides)
     assert "  lanes in all: 32 -> 64" in text(said).splitlines()
