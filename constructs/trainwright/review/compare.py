@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from trainwright.findings import CompileError
 from trainwright.findings.codes import CODES
@@ -38,14 +38,16 @@ R = TypeVar("R", RunRecord, FoundationRecord, ClusterRecord)
 
 def review(base: Side, head: Side) -> Review:
     """Everything that changes from ``base`` to ``head``. Reads only what differs."""
-    return _Comparison(base, head, []).review()
+    return _Comparison(base, head).review()
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     base: Side
     head: Side
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
+    records: dict[tuple[bool, str], Any] = field(default_factory=dict)
+    """What has been read: whether of the head, and the name -> the record, or None."""
 
     def review(self) -> Review:
         changed = self._changed()
@@ -80,16 +82,21 @@ class _Comparison:
         return [path for path in unlike if before.get(path) != after.get(path)]
 
     def _record(self, side: Side, model: type[R], name: str) -> R | None:
-        path = f"{LOCK}{name}{SUFFIX}"
+        """Read once, whoever asks for it: a run, its file and those who share with it all do."""
+        key = side is self.head, name
+        if key not in self.records:
+            self.records[key] = self._validated(side, model, f"{LOCK}{name}{SUFFIX}")
+        record: R | None = self.records[key]
+        return record
+
+    def _validated(self, side: Side, model: type[R], path: str) -> R | None:
         text = side.text(path)
         if text is None:
             return None
         try:
             return as_written(model, text) or validate(model, parse_yaml(text, path))
         except CompileError as error:
-            note = f"{path} of {side.shown} cannot be read, and counts as missing: {error.findings[0].message}"
-            if note not in self.notes:
-                self.notes.append(note)
+            self.notes.append(f"{path} of {side.shown} cannot be read, and counts as missing: {error.findings[0].message}")
             return None
 
     def _run(self, name: str) -> RunReview | None:
