@@ -25,17 +25,19 @@ _PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
 def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What Ray's driver can be: our supervisor, or a program that calls Ray itself."""
     work = context.run.workload
-    if isinstance(work, CommandWorkload) and not (work.command or work.args):
+    if not isinstance(work, CommandWorkload):
+        return
+    if not (work.command or work.args):
         message = "Ray replaces the entrypoint of every pod, so without a command its job has nothing to run"
         yield found("TW424", context.locate.run("/workload"), message, "write the driver's command under workload.command")
-    if isinstance(work, CommandWorkload) and work.args:
+    if work.args:
         message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
-    if isinstance(work, CommandWorkload) and work.working_dir:
+    if work.working_dir:
         message = "Ray starts the driver in a directory of its own"
         fix = "write it as working_dir under topology.runtime_env, or begin the command with the whole path of its file"
         yield found("TW424", context.locate.run("/workload/working_dir"), message, fix)
-    for number, word in enumerate((work.command or ()) if isinstance(work, CommandWorkload) else ()):
+    for number, word in enumerate(work.command or ()):
         if not _PLAIN.fullmatch(word):
             message = f"`{word[:80]}` holds a character that a shell reads, and two shells read it on its way to the head"
             fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
