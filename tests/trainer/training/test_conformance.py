@@ -103,7 +103,9 @@ def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, unin
     assert all(any(isinstance(m, Committed) and m.step == step for m in rank.messages) for rank in told)
 
     resumed = ranks.finish(hard(spec, directory, engine))
-    assert resumed[0].events("restored")[0]["step"] == step
+    [restored] = resumed[0].events("restored")
+    assert restored["step"] == step
+    assert restored["seconds"] > 0
     assert_same_bits(directory, uninterrupted)
 
 

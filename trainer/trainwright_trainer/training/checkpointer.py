@@ -169,6 +169,7 @@ class Checkpointer:
             LeaseLostError: A newer attempt began meanwhile.
         """
         self._reading.on_rank_0(self._become_writer)
+        started = time.monotonic()
         record = self._latest_good()
         if record is None:
             if self._settings.resume != "never":
@@ -182,7 +183,7 @@ class Checkpointer:
         if self._place.leads:
             self._log.info(
                 "restored", step=record.step, samples=record.samples_consumed, path=self._store.location(record.name),
-                from_world_size=record.world_size,
+                from_world_size=record.world_size, seconds=round(time.monotonic() - started, 3),
             )
         return True
 
