@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +31,7 @@ from trainwright.project.built import Build, run_of
 from trainwright.project.changes import object_changes, run_lines
 from trainwright.project.hold import objects_in
 from trainwright.project.load import Project
-from trainwright.project.processors import over_processors
+from trainwright.project.processors import alone, over_cold_processors, over_processors
 from trainwright.project.record import foundation_title
 from trainwright.project.scope import every_run, obstacles
 from trainwright.project.status import last_records, told_before
@@ -71,7 +73,7 @@ def write(
         raise CompileError(errors)
     chosen -= ways.of_run.keys()
     foundations = {key: _text(project, entry.output.path) for key, entry in build.foundations.items()}
-    written = write_runs(project, build, records, chosen, write_with_cdk8s)
+    written = write_runs(project, build, records, chosen, write_with_cdk8s, over_processors)
     _print_details(build, chosen, written, wanted)
     if wanted is not Detail.QUIET:
         paths = {key: entry.output.path for key, entry in build.foundations.items()}
@@ -82,10 +84,19 @@ def write(
 
 
 def write_with_cdk8s(files: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
-    """Write files through cdk8s, whose import starts Node: where there is something to write, once everything has compiled."""
+    """Write files through cdk8s, whose import starts Node: where there is something to write, once everything has compiled.
+
+    Each processor has a Node of its own, unless a run in Python has started one here already.
+    """
+    spread = alone if "jsii" in sys.modules else over_cold_processors
+    for _ in spread(partial(_write_one, folder), list(files.items())):
+        pass
+
+
+def _write_one(folder: Path, file: tuple[str, Sequence[Mapping[str, Any]]]) -> None:
     from trainwright.cdk8s.writer import write_files
 
-    write_files(files, folder)
+    write_files(dict([file]), folder)
 
 
 def _print_details(build: Build, chosen: Collection[str], written: Written, wanted: Detail) -> None:

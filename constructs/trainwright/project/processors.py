@@ -41,17 +41,26 @@ def over_processors(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
 
     For programs whose main module can be imported again, and that have started no thread: the command line.
     """
+    return _over(work, items, WARM)
+
+
+def over_cold_processors(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """The same for work that starts a program when it is first done: processes that are forked later would share it."""
+    return _over(work, items, 0)
+
+
+def _over(work: Callable[[T], R], items: Sequence[T], warm: int) -> Iterator[R]:
     count = min(_processors(), MOST, len(items) // FEWEST[METHOD])
     if count < 2:
         yield from map(work, items)
         return
-    yield from map(work, items[:WARM])  # what is loaded and built when it is first used, a fork need not load and build
+    yield from map(work, items[:warm])  # what is loaded and built when it is first used, a fork need not load and build
     from concurrent.futures import ProcessPoolExecutor  # few projects are that large
     from multiprocessing import get_context
 
     size = max(1, min(FEWEST[METHOD], len(items) // (4 * count)))
     with ProcessPoolExecutor(count, get_context(METHOD), _begin, (work,)) as pool:
-        yield from pool.map(_do, items[WARM:], chunksize=size)
+        yield from pool.map(_do, items[warm:], chunksize=size)
 
 
 def _processors() -> int:

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
-from trainwright.project.built import KEEPS_FOLDER, Build, Output
+from trainwright.project.built import KEEPS_FOLDER, Build, Manifest, Output
 from trainwright.project.hold import held_path
 from trainwright.project.load import Project
+from trainwright.project.processors import Spread, alone
 from trainwright.project.record import (
     ClusterRecord,
     Digest,
@@ -82,11 +83,15 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
     return write_runs(project, build, before, every_run(build, before), write)
 
 
-def write_runs(project: Project, build: Build, before: Records, chosen: Collection[str], write: Writer) -> Written:
+def write_runs(
+    project: Project, build: Build, before: Records, chosen: Collection[str], write: Writer, spread: Spread = alone
+) -> Written:
     """Write the files of runs beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
 
     All other runs keep the bytes of their files and records. A crash on the way loses no file: `check` then names what is stale,
     and the next synth ends the work.
+
+    ``spread`` may use other processes, which change nothing but how long it takes.
 
     Raises:
         CompileError: where a file would say something else than was compiled; nothing is touched then.
@@ -105,7 +110,7 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
         write_outputs(due, write, fresh)
         digests |= {path: digest((fresh / path).read_bytes()) for path in due}
         changed = [path for path in due if not _same(project.dist / path, digests[path])]
-        _demand_same_values({path: due[path] for path in changed}, fresh)
+        _demand_same_values({path: due[path] for path in changed}, fresh, spread)
         for path in changed:
             _move(fresh / path, project.dist / path)
         for shown in stale:
@@ -161,23 +166,30 @@ def write_outputs(outputs: Mapping[str, Output], write: Writer, folder: Path) ->
             file.write_bytes(output.header.encode("ascii") + file.read_bytes())
 
 
-def _demand_same_values(outputs: Mapping[str, Output], folder: Path) -> None:
+def _demand_same_values(outputs: Mapping[str, Output], folder: Path, spread: Spread) -> None:
     """Read what was written, and demand that it says what was compiled.
 
     Raises:
         CompileError: TW516 for each value that readers would take for another one.
     """
-    from trainwright.validate.read_back import differences  # only what is written is read again
-
     findings = []
-    for path, output in outputs.items():
-        for index, pointer in differences((folder / path).read_text(encoding="utf-8"), output.manifests):
+    differing = spread(_differences, [(folder / path, output.manifests) for path, output in outputs.items()])
+    for (path, output), pointers in zip(outputs.items(), differing, strict=True):
+        for index, pointer in pointers:
             locate = output.locators.get(index, output.locator)
             where = locate.source(*origin(output.provenance()[index], pointer)) or Where(output.change)
             message = f"{output.manifests[index]['kind']}{pointer} would read as another value from dist/{path}"
             findings.append(found("TW516", where, message, "write this value in another form"))
     if findings:
         raise CompileError(findings)
+
+
+def _differences(written: tuple[Path, Sequence[Manifest]]) -> list[tuple[int, str]]:
+    """Where a file says something else than its objects, maybe for another process."""
+    from trainwright.validate.read_back import differences  # only what is written is read again
+
+    path, manifests = written
+    return list(differences(path.read_text(encoding="utf-8"), manifests))
 
 
 def write_records(project: Project, before: Records, after: Records, fresh: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from trainwright.project import processors
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
-from trainwright.project.processors import over_processors
+from trainwright.project.processors import over_cold_processors, over_processors
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is one of the two")
 
@@ -39,6 +42,39 @@ def test_results_come_in_order_from_other_processes() -> None:
     results = list(over_processors(_process_of, range(12)))
     assert [item for item, _ in results] == list(range(12))
     assert [process == os.getpid() for _, process in results] == [True] + 11 * [False]
+
+
+@pytest.mark.usefixtures("_several")
+def test_what_starts_a_program_is_not_begun_here() -> None:
+    assert os.getpid() not in {process for _, process in over_cold_processors(_process_of, range(12))}
+
+
+MANY = """
+    import json, os, sys
+    from pathlib import Path
+    from trainwright.cli.synth import write_with_cdk8s
+    from trainwright.project import processors
+    if __name__ == "__main__":
+        processors.METHOD, processors.FEWEST = sys.argv[1], {sys.argv[1]: 2}
+        os.sched_getaffinity = lambda _: {0, 1}
+        things = {
+            f"laptop/thing-{number}.k8s.yaml": [{"apiVersion": "v1", "kind": "Thing", "metadata": {"name": f"thing-{number}"}}]
+            for number in range(9)
+        }
+        write_with_cdk8s(things, Path("out"))
+        assert "jsii" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_each_process_writes_through_a_node_of_its_own(method: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(MANY), encoding="utf-8")
+    subprocess.run([sys.executable, program, method], cwd=tmp_path, check=True)
+    written = {path.name: path.read_text() for path in (tmp_path / "out" / "laptop").iterdir()}
+    assert written == {
+        f"thing-{number}.k8s.yaml": f"apiVersion: v1\nkind: Thing\nmetadata:\n  name: thing-{number}\n" for number in range(9)
+    }
 
 
 @pytest.mark.usefixtures("_several")
