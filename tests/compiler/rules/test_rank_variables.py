@@ -35,6 +35,13 @@ def test_what_agrees_or_depends_is_fine(text: str) -> None:
     assert codes(shell(text)) == []
 
 
+@pytest.mark.parametrize(("gpus", "value", "expected"), [(1, "0", []), (1, "1", ["TW411"]), (8, "0", ["TW411"])])
+def test_the_only_rank_of_each_pod_is_its_first(gpus: int, value: str, expected: list[str]) -> None:
+    topology = {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": gpus}}
+    found = codes(shell(f"export RANK=$JOB_COMPLETION_INDEX LOCAL_RANK={value}; exec python t.py --to $MASTER_ADDR") | topology)
+    assert [code for code in found if code == "TW411"] == expected
+
+
 def test_a_value_in_env_is_read_as_one_in_the_command() -> None:
     start = shell("start $NODE_RANK")
     assert "is the same in every pod" in message(start | {"env": {"NODE_RANK": "0"}})

@@ -13,7 +13,7 @@ from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.handshake import Rendezvous, Role
+from trainwright.handshake import Needs, Rendezvous, Role
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
@@ -82,12 +82,19 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
         if value is None or fact is None or (by_mpirun and fact is Fact.PORT):
             continue
         if fact is Fact.INDEX:
-            if resolution.needs.world_size > 1 and (name in ("RANK", "LOCAL_RANK") or resolution.needs.nodes > 1):
+            if _differs(name, value, resolution.needs):
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
         elif wanted := world.contradicts(fact, value):
             message = f"{name}={value} contradicts the plan, which has {wanted}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
+
+
+def _differs(name: str, value: str, needs: Needs) -> bool:
+    """Whether a number of a rank or a pod is another one elsewhere. The only rank of each pod is its first."""
+    if name == "LOCAL_RANK":
+        return needs.world_size > needs.nodes or (value != "0" and needs.nodes > 1)
+    return needs.nodes > 1 or (name == "RANK" and needs.world_size > 1)
 
 
 def _fix(name: str, fact: Fact, by_mpirun: bool) -> str:
