@@ -107,14 +107,18 @@ def bring(
         except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
             failed.append(Failed(manifest, [_unread(manifest, error)]))
     lacks: list[str] = []
-    proposals = _that_a_profile_can_hold(proposals, installed)
+    proposals, relaxed = _that_a_profile_can_hold(proposals, installed), set[str]()
     while True:
         tried = [replace(one, words=copy.deepcopy(one.words)) for one in proposals]
-        made = draft(cluster, tried, given) if existing is None else None
+        made = draft(cluster, tried, given, relaxed) if existing is None else None
         lacks += assign(tried, existing) if existing else ()
         profile = existing or validate_data(Cluster, made.data if made and proposals else _EMPTY, PROFILE, {})
         results = [_fitted(one, Compiler(profile, beneath)) for one in tried]
-        if not any(isinstance(one, str) for one in results):
+        spaces = made.data.get("namespaces", {}) if made else {}
+        strict = {proposal.namespace for proposal, one in zip(tried, results, strict=True) if isinstance(one, Failed)
+                  and spaces.get(proposal.namespace, {}).get("pod_security") == "restricted"}  # fmt: skip
+        relaxed |= strict
+        if not strict and not any(isinstance(one, str) for one in results):
             break
         proposals = [one.without_runtime(result) if isinstance(result, str) else one
                      for one, result in zip(proposals, results, strict=True)]  # fmt: skip

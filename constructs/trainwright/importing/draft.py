@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,8 +54,8 @@ class Draft:
         return {**self.data, **({"runtimes": held} if held else {})}
 
 
-def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
-    """The profile for all of them; each is told the pools that it gets there."""
+def draft(name: str, proposals: Sequence[Proposal], given: Given, relaxed: Container[str] = ()) -> Draft:
+    """The profile for all of them; each is told the pools that it gets there. Namespaces that are ``relaxed`` demand nothing."""
     made = Draft({"cluster": name, "kubernetes": KUBERNETES})
     made.guesses["/kubernetes"] = "no manifest says it"
     _operators(made, proposals)
@@ -75,7 +75,7 @@ def draft(name: str, proposals: Sequence[Proposal], given: Given) -> Draft:
             proposal.put_together(_level(made.data.setdefault("topology", {}), level.label))
     made.data["node_pools"] = pools.found
     for proposal in proposals:
-        _namespace(made, proposal, given)
+        _namespace(made, proposal, given, relaxed)
     return made
 
 
@@ -94,7 +94,8 @@ def _without_adapters(proposal: Proposal, role: str, needs: Needs, nodes: int) -
         return
     words = proposal.words
     words.data = words.without(f"/resources/devices/{escape(next(iter(needs.adapters)))}")
-    for parts in words.data.get("roles", {}).values():
+    ranks = {one.role for one in proposal.said.parts if one.ranks}
+    for parts in (parts for name, parts in words.data.get("roles", {}).items() if name in ranks):
         devices = parts.get("resources", {}).get("devices", {})
         if parts.get("resources", {}) and devices == dict(needs.adapters):
             del parts["resources"]["devices"]
@@ -242,11 +243,11 @@ def entry_of(runtime: Mapping[str, Any]) -> tuple[str, Data]:
     return text(held, "/metadata/name"), {"digest": digest_of(held), "manifest": held}
 
 
-def _namespace(made: Draft, proposal: Proposal, given: Given) -> None:
+def _namespace(made: Draft, proposal: Proposal, given: Given, relaxed: Container[str]) -> None:
     run = proposal.words.data
     spaces = made.data.setdefault("namespaces", {})
     space = spaces.setdefault(proposal.namespace, {"managed": False, "pod_security": "restricted"})
-    if not all(map(_is_restricted, proposal.said.parts)):
+    if proposal.namespace in relaxed or not all(map(_is_restricted, proposal.said.parts)):
         space["pod_security"] = "privileged"
     made_for_pods = proposal.said.claims
     claims = {**made_for_pods, **{text(one.data, "/metadata/name"): one.data for one in given.of_kind("PersistentVolumeClaim")}}
