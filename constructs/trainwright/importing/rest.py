@@ -116,12 +116,12 @@ def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
 
 def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[Data]:
     spec, number = mapping(part.template, "/spec"), main_of(part)
-    if keeps_apart(part.template, name):
+    if part.ranks and keeps_apart(part.template, name, part.role):
         spec = removed(spec, ["affinity", "podAntiAffinity"])
     if part.ranks and level and not level.of_queue and shares(pod, level):
         spec = removed(spec, ["affinity", "podAffinity"])
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
-        if not (name and "affinity" in patch and _names(patch, name)):  # it speaks of pods that are called otherwise here
+        if not (name and "affinity" in patch and _names(patch, name, mapping(part.template, "/metadata/labels"))):
             yield patch
     mounted = mounted_volumes(spec)
     for _, volume in items(spec, "/volumes"):
@@ -134,9 +134,12 @@ def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[D
         yield {"containers": [{"name": ours["name"], **patch}]}
 
 
-def _names(patch: Data, name: str) -> bool:
-    """Whether a value is called after an object; keys of labels are no names."""
-    return any(isinstance(leaf.value, str) and name in leaf.value for leaf in leaves(patch) if leaf.place[-1:] != ("key",))
+def _names(patch: Data, name: str, labels: Tree) -> bool:
+    """Whether it speaks of pods that are called after an object, and so otherwise here. Labels of the template stay as they are;
+    keys of labels are no names.
+    """
+    values = (leaf.value for leaf in leaves(patch) if leaf.place[-1:] != ("key",))
+    return any(isinstance(value, str) and name in value and value not in labels.values() for value in values)
 
 
 def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
