@@ -777,3 +777,80 @@ spec:
 """)
     assert (run.run["restarts"], run.run["on_disruption"]) == (0, "fail")
     assert run.compiled.manifests[0]["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "Never"
+
+
+def replicas(text: str) -> str:
+    """A TFJob with these replicas."""
+    return f"apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {{name: tf}}\nspec:\n  tfReplicaSpecs:\n{text}"
+
+
+TF_POD = "template: {spec: {containers: [{name: tensorflow, image: 'tf:2', command: [python, t.py]}]}}"
+
+
+def test_types_of_replicas_are_known_by_any_case_and_a_master_is_the_chief() -> None:
+    found = told(Source("given.yaml", replicas(f"    MASTER: {{{TF_POD}}}\n    Ps: {{{TF_POD}}}\n    worker: {{{TF_POD}}}\n")))
+    (job,) = found
+    pods = [one for one in job.account.verdicts if "/tfReplicaSpecs/" in one.pointer]
+    assert {one.place.split("/")[2] for one in pods} == {"MASTER", "Ps", "worker"}
+    assert {one.fate for one in pods} == {Fate.RENAMED}
+
+
+VOLCANO = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: pair}
+spec:
+  schedulerName: volcano
+  minAvailable: 4
+  plugins: {pytorch: ["--master=master", "--worker=worker", "--port=23456"]}
+  tasks:
+  - {name: master, replicas: 1, template: {spec: {containers: [{name: c, image: 'pt:2', command: [torchrun, t.py]}]}}}
+  - {name: worker, replicas: 3, template: {spec: {containers: [{name: c, image: 'IMAGE', command: [torchrun, t.py]}]}}}
+"""
+
+
+@pytest.mark.parametrize(("image", "is_the_same"), [("pt:2", True), ("pt:3", False)])
+def test_a_master_and_workers_of_one_template_are_both_in_the_one_task_of_the_run(image: str, is_the_same: bool) -> None:
+    (job,) = told(Source("given.yaml", VOLCANO.replace("IMAGE", image)))
+    worker = [one for one in job.account.verdicts if one.pointer.startswith("/spec/tasks/1/template")]
+    assert worker
+    assert all(one.fate is Fate.RENAMED for one in worker) is is_the_same
+    assert all(one.lost for one in worker) is not is_the_same
+    plugin = [one for one in job.account.verdicts if one.pointer.startswith("/spec/plugins/pytorch/")]
+    assert ["variables of the plan" in one.why for one in plugin] == [True] * 3
+
+
+def test_pods_of_a_role_are_kept_apart_by_the_label_that_its_operator_gives_them() -> None:
+    text = APART.replace("KEY", "kubernetes.io/hostname")
+    term = "matchLabels: {training.kubeflow.org/job-name: apart, training.kubeflow.org/replica-type: ROLE}"
+    assert only(text.replace("APP", term.replace("ROLE", "worker"))).run["placement"] == {"one_per_node": True}
+    assert "placement" not in only(text.replace("APP", term.replace("ROLE", "master"))).run
+
+
+def test_pods_without_ranks_keep_apart_by_an_override() -> None:
+    wish = "{labelSelector: {matchLabels: {replica-type: ps}}, topologyKey: kubernetes.io/hostname}"
+    apart = f"affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{wish}]}}}}"
+    servers = TF_POD.replace("{spec: {", f"{{spec: {{{apart}, ")
+    run = only(replicas(f"    PS: {{{servers}}}\n    Worker: {{{TF_POD}}}\n")).run
+    assert "placement" not in run
+    assert list(run["overrides"]["pod"]) == ["ps"]
+
+
+def test_a_wish_for_pods_of_a_label_of_ones_own_stays_where_the_label_is_called_as_the_object() -> None:
+    text = APART.replace("APP", "matchLabels: {app: apart}").replace("KEY", "rack").replace("{app: trains}", "{app: apart}")
+    assert "overrides" in only(text).run
+
+
+def test_a_namespace_that_its_pods_cannot_be_in_after_all_demands_less() -> None:
+    """They give up what the level restricted asks, and run as a user without a home for keys."""
+    own = "securityContext: {runAsUser: 10001, runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}"
+    pod = f"{{spec: {{containers: [{{name: mpi, image: 'mpi:5', command: [COMMAND], {own}}}]}}}}"
+    launcher, worker = pod.replace("COMMAND", "mpirun, -np, '2', python, t.py"), pod.replace("command: [COMMAND], ", "")
+    found = brought(
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: ssh}\nspec:\n  mpiReplicaSpecs:\n"
+        f"    Launcher: {{template: {launcher}}}\n    Worker: {{replicas: 2, template: {worker}}}\n"
+    )
+    assert not found.failed
+    assert found.profile
+    assert found.profile["namespaces"]["default"]["pod_security"] == "baseline"
+    assert [one.pointer for one in found.runs[0].dropped] == ["/security/user"]

@@ -165,17 +165,19 @@ class Pairing:
             before = self._volumes
             if isinstance(there.get("volumes"), list) and isinstance(mine.get("volumes"), list):
                 self._volumes = _volume_names(there, mine)
+            known = replica_types(there, mine) if at.place and at.place[-1].endswith(REPLICAS) else {}
             for key, value in there.items():
-                self._below(str(key), value, mine.get(key, ABSENT), at)
+                ours = known.get(str(key), str(key))
+                self._below(str(key), ours, value, mine.get(ours, ABSENT), at._replace(renamed=at.renamed or ours != key))
             self._volumes = before
         elif isinstance(there, list) and there:
             self._elements(there, here if isinstance(here, list) else [], at)
         else:
             self.leaves.append(at._replace(value=there, mine=here))
 
-    def _below(self, key: str, there: Any, here: Any, at: Leaf) -> None:
+    def _below(self, key: str, ours: str, there: Any, here: Any, at: Leaf) -> None:
         pointer = f"{at.pointer}/{escape(key)}"
-        mine = None if at.here is None else f"{at.here}/{escape(key)}"
+        mine = None if at.here is None else f"{at.here}/{escape(ours)}"
         text = _text(key, there)
         if text is not None:
             read = _text(key, here)
@@ -209,7 +211,8 @@ class Pairing:
                 if (mine := self._volumes.get(str(element.get("name")))) in names
             }
             return _rest(pairs, within, [self._under_our_names(element, at.place) for element in there], here)
-        return element_pairs(within, there, here)
+        pairs = element_pairs(within, there, here)
+        return _with_twins(pairs, there) if within in _ROLES else pairs
 
     def _under_our_names(self, node: Any, place: Place) -> Any:
         """The same where the names of objects are those of ours."""
@@ -244,6 +247,13 @@ def _rest(pairs: dict[int, int], within: str, there: Sequence[Any], here: Sequen
         if alike >= least and -index not in pairs and -number not in pairs.values():
             pairs[-index] = -number
     return pairs
+
+
+def _with_twins(pairs: dict[int, int], there: Sequence[Any]) -> dict[int, int]:
+    """Roles of one pod template may be one in ours, as a master and its workers are: what stands for one stands for both."""
+    templates = {json.dumps(there[index].get("template"), sort_keys=True, default=str): pairs[index] for index in pairs}
+    alike = ((index, json.dumps(role.get("template"), sort_keys=True, default=str)) for index, role in enumerate(there))
+    return {index: templates[template] for index, template in alike if template in templates} | pairs
 
 
 def _identity(within: str, element: Mapping[str, Any]) -> str:
@@ -303,6 +313,17 @@ def _words(there: list[Any], here: list[Any], *, ordered: bool) -> dict[int, int
     return pairs
 
 
+REPLICAS = "ReplicaSpecs"
+
+
+def replica_types(there: Mapping[str, Any], here: Any) -> dict[str, str]:
+    """Type of replicas there -> in ours. The operator knows them by any case, and the chief of a TFJob as its master, too."""
+    mine = {str(key).lower(): str(key) for key in here} if isinstance(here, dict) else {}
+    if "chief" in mine and "master" not in mine:
+        mine["master"] = mine["chief"]
+    return {str(key): mine.get(str(key).lower(), str(key)) for key in there}
+
+
 def role_names(there: Any, here: Any) -> dict[str, str]:
     """Name of a role there -> in ours, of lists of roles at the same place of two objects."""
     names: dict[str, str] = {}
@@ -313,8 +334,8 @@ def role_names(there: Any, here: Any) -> dict[str, str]:
             ones, others = _mappings(value), _mappings(here.get(key))
             pairs = element_pairs(key, ones, others).items()
             names |= {str(_name(key, ones[one])): str(_name(key, others[other])) for one, other in pairs}
-        elif key.endswith("ReplicaSpecs") and isinstance(value, dict):
-            names |= {role.lower(): role.lower() for role in value}
+        elif key.endswith(REPLICAS) and isinstance(value, dict):
+            names |= {role.lower(): mine.lower() for role, mine in replica_types(value, here.get(key)).items()}
         else:
             names |= role_names(value, here.get(key))
     return names
