@@ -15,7 +15,7 @@ from tests.compiler.rehearsal.stage import DIGITS, Manifest, Recorder, complete,
 from tests.compiler.rehearsal.test_console import run
 from tests.compiler.rehearsal.test_ending import until
 
-from trainwright.operators.ending import Replace
+from trainwright.operators.ending import Decision, PodEnd, Replace
 from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.console import as_document
 from trainwright.rehearsal.faults.made import faults
@@ -43,6 +43,10 @@ if index == 0:
 for step in range(start + 1, STEPS + 1):
     time.sleep(0.05)
     if index == 0:
+        held = pathlib.Path(f"/data/held-{step}")
+        waits = step in HELD and "/undisturbed/" not in str(held) and not held.exists()
+        if waits:
+            held.touch()
         say("step", step=step, loss=1 / step + NOISE)
         if step % 4 == 0:
             folder = pathlib.Path(f"/data/step-{step}")
@@ -51,11 +55,15 @@ for step in range(start + 1, STEPS + 1):
             (folder / "weights").write_text("x" * 64)
             (commits / f"step-{step}.json").touch()
             say("checkpoint_committed", step=step)
+        if waits:
+            time.sleep(600)
 """.replace("STEPS", "24")
+"""Goes no further than a step at which a fault is made, else the next commit may come between a look at it and its end."""
 
 
-def training(noise: str = "0.0", **limits: Any) -> list[Manifest]:
-    found = manifests(TRAIN.replace("NOISE", noise), pods=2)
+def training(*held: int, noise: str = "0.0", **limits: Any) -> list[Manifest]:
+    """Waits at these steps for a fault, once for each; the undisturbed run, which gets none, does not."""
+    found = manifests(TRAIN.replace("NOISE", noise).replace("HELD", str(held)), pods=2)
     spec = of_kind(found, "Job")["spec"]
     spec.update({"backoffLimitPerIndex": 3, **limits})
     spec["podFailurePolicy"]["rules"].append({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]})
@@ -74,27 +82,24 @@ def verdict(tmp_path: Path, found: list[Manifest] | None = None, **chosen: Any) 
     (("preempt", "node-0@10"), "node 0 (not counted by rule 2)"),
 ])  # fmt: skip
 def test_a_run_that_recovers(fault: tuple[str, str], replaced: str, tmp_path: Path) -> None:
-    said = verdict(tmp_path, faults=(fault,))
+    said = verdict(tmp_path, training(10), faults=(fault,))
     assert said["status"] == "Complete"
     [made] = said["faults"]
     assert made["replaced"] == [replaced]
-    assert made["step"] >= 10
-    assert made["committed_step"] >= 8
-    assert made["resumed_from"] == made["step"] // 4 * 4
-    assert made["steps_lost"] == made["step"] - made["resumed_from"]
+    assert (made["step"], made["committed_step"], made["resumed_from"], made["steps_lost"]) == (10, 8, 8, 2)
     assert made["next_step_seconds"] > 0
     assert said["undisturbed"] == {"compared_steps": 24, "equal": True, "first_difference": None, "largest_difference": 0.0}
 
 
 def test_a_killed_container_ends_with_137_and_an_evicted_one_by_sigterm(tmp_path: Path) -> None:
-    said = verdict(tmp_path, faults=(("kill", "node-0@4"), ("preempt", "node-0@12")))
+    said = verdict(tmp_path, training(5, 13), faults=(("kill", "node-0@5"), ("preempt", "node-0@13")))
     codes = [one["exit_codes"]["main"] for one in said["pods"] if "-0-" in one["pod"]]
     assert codes[:2] == [137, 143]
     assert [one["fault"] for one in said["faults"]] == ["kill", "preempt"]
 
 
 def test_losses_that_differ_are_told(tmp_path: Path) -> None:
-    said = verdict(tmp_path, training("time.time() / 1e12"), faults=(("kill", "node-0@10"),))
+    said = verdict(tmp_path, training(10, noise="time.time() / 1e12"), faults=(("kill", "node-0@10"),))
     assert said["undisturbed"]["equal"] is False
     assert said["undisturbed"]["first_difference"] == 1
 
@@ -108,14 +113,14 @@ tried.touch()
 say("run_started", step=0)
 say("step", step=1, loss=1.0)
 if not again:
-    time.sleep(SECONDS)
+    time.sleep(SECONDS if "/undisturbed/" in str(tried) else 600)
     raise SystemExit(10)
 """
-"""Once it is killed, it completes; without a fault it fails after so many seconds."""
+"""Once it is killed, it completes; undisturbed it fails after so many seconds."""
 
 
 def test_an_undisturbed_run_that_fails_is_not_compared(tmp_path: Path) -> None:
-    found = manifests(ENDS_UNLESS_KILLED.replace("SECONDS", "3"))
+    found = manifests(ENDS_UNLESS_KILLED.replace("SECONDS", "0"))
     code, text = run(found, tmp_path, faults=(("kill", "node-0@1"),), pace=0.005)
     assert code == 0
     assert "not compared: the undisturbed run did not complete: PodFailurePolicy, Container main for pod" in text
@@ -139,7 +144,7 @@ def test_a_signal_in_the_undisturbed_run_ends_the_rehearsal(tmp_path: Path) -> N
 
 
 def test_a_pod_whose_node_is_lost_blocks_its_index(tmp_path: Path) -> None:
-    outcome, recorder = play(training(), tmp_path / "w", faults=(("node-lost", "node-0@6"),), patience_seconds=2.0)
+    outcome, recorder = play(training(6), tmp_path / "w", faults=(("node-lost", "node-0@6"),), patience_seconds=2.0)
     assert (outcome.status, outcome.reason) == ("Failed", "NoRecovery")
     assert "its pod stays Terminating, and its index gets no other one" in outcome.message
     assert [pod.index for pod in recorder.started].count(0) == 1
@@ -147,7 +152,7 @@ def test_a_pod_whose_node_is_lost_blocks_its_index(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_hangs_where_nothing_watches(tmp_path: Path) -> None:
-    outcome, _ = play(training(), tmp_path / "w", faults=(("hang", "rank-0@6"),), patience_seconds=2.0)
+    outcome, _ = play(training(6), tmp_path / "w", faults=(("hang", "rank-0@6"),), patience_seconds=2.0)
     assert outcome.reason == "NoRecovery"
     assert "nothing ends a rank that hangs" in outcome.message
 
@@ -162,10 +167,9 @@ def test_a_hang_is_noticed_by_our_watchdog_within_the_time_of_a_rehearsal() -> N
 
 
 def test_the_newest_checkpoint_is_damaged_before_the_fault(tmp_path: Path) -> None:
-    said = verdict(tmp_path, faults=(("kill", "node-0@11"),), corrupt=True)
+    said = verdict(tmp_path, training(11), faults=(("kill", "node-0@11"),), corrupt=True)
     [made] = said["faults"]
-    damaged = int(Path(made["damaged"]).name.removeprefix("step-"))
-    assert made["resumed_from"] == damaged - 4, "it goes on from the one before"
+    assert (Path(made["damaged"]).name, made["resumed_from"]) == ("step-8", 4), "it goes on from the one before"
     assert said["undisturbed"]["equal"]
 
 
@@ -223,9 +227,22 @@ def test_whom_nobody_knows(kind: Any, text: str, who: str) -> None:
         faults([(kind, text)], 0, 0, find_objects(training()))
 
 
+WAITS_UNTIL_REPLACED = """
+import os, pathlib, time
+replaced = pathlib.Path("/data/replaced")
+if os.environ["JOB_COMPLETION_INDEX"] == "1" and "/undisturbed/" not in str(replaced) and not replaced.exists():
+    time.sleep(600)
+"""
+
+
 def test_a_run_that_tells_no_steps_has_seconds(tmp_path: Path) -> None:
-    program = "import os, time\nstart = time.monotonic()\nwhile time.monotonic() < start + 1.5:\n    time.sleep(0.01)"
-    said = verdict(tmp_path, manifests(program, pods=2), faults=(("kill", "node-1@0.3s"),))
+    class Tells(Recorder):
+        def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
+            if isinstance(decision, Replace):
+                (tmp_path / "w" / "claims" / "data" / "replaced").touch()
+
+    outcome, _ = play(manifests(WAITS_UNTIL_REPLACED, pods=2), tmp_path / "w", Tells(), faults=(("kill", "node-1@0.3s"),))
+    said = as_document(outcome)
     assert said["status"] == "Complete"
     assert said["faults"][0]["replaced"] == ["node 1 (failure 1)"]
     assert said["undisturbed"]["compared_steps"] == 0
@@ -244,11 +261,11 @@ def test_what_goes_wrong_while_a_fault_is_made_is_raised(tmp_path: Path) -> None
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        play(training(), tmp_path / "w", Breaks(), faults=(("kill", "node-0@4"), ("kill", "node-1@8")))
+        play(training(4), tmp_path / "w", Breaks(), faults=(("kill", "node-0@4"), ("kill", "node-1@8")))
 
 
 def test_json_is_all_that_standard_output_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(training(), tmp_path, faults=(("kill", "node-0@8"),), pace=0.005, as_json=True)
+    run(training(8), tmp_path, faults=(("kill", "node-0@8"),), pace=0.005, as_json=True)
     assert json.loads(capsys.readouterr().out)["faults"][0]["fault"] == "kill"
 
 
