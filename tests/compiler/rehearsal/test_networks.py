@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifests, of_kind, play
+from tests.compiler.rehearsal.stage import JOB, Manifest, Recorder, container_of, manifests, of_kind, play
 from tests.compiler.rehearsal.test_pods import MEET, READY
 
 from trainwright.rehearsal import UsageError
@@ -148,14 +148,23 @@ for step in range(1, 13):
         sys.exit(202)
     if index == 0:
         say("step", step=step, loss=1 / step)
+        cut = pathlib.Path("/data/cut")
+        while step == 4 and "/undisturbed/" not in str(cut) and not cut.exists():
+            time.sleep(0.01)
 """
+"""Waits at step 4 until it is cut off, else it may be done before."""
+
+
+class Cuts(Recorder):
+    def disturbed(self, what: str) -> None:
+        (self.openings[-1].setting.workspace.claims / "data" / "cut").touch()
 
 
 @pytest.mark.parametrize(("patience", "codes"), [(1.0, {202}), (60.0, set[int]())])
 def test_a_pod_that_is_cut_off(patience: float, codes: set[int], tmp_path: Path) -> None:
     found = manifests(TOGETHER, pods=2, args=[NAME, str(patience)])
     seconds = 30.0 if codes else 0.5
-    outcome, _ = play(found, tmp_path / "w", faults=(("partition", "node-1@4"),), parted_seconds=seconds, network="own")
+    outcome, _ = play(found, tmp_path / "w", Cuts(), faults=(("partition", "node-1@4"),), parted_seconds=seconds, network="own")
     said = as_document(outcome)
     [made] = said["faults"]
     assert said["status"] == "Complete"
