@@ -49,7 +49,7 @@ def talk(
 def _read(terminal: int) -> str:
     """What was said; nothing at the end."""
     try:
-        if select.select([terminal], [], [], 60)[0]:
+        if select.select([terminal], [], [], PATIENCE_SECONDS)[0]:
             return os.read(terminal, 65536).decode(errors="replace")
     except OSError:  # Linux, where the other end is closed
         pass
