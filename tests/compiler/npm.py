@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -22,9 +23,15 @@ def installed(tool: str, package: str, config: pytest.Config) -> Path:
         CalledProcessError: where npm cannot fetch it.
     """
     folder = TOOLS / tool
-    wanted = json.loads((folder / "package.json").read_text())["dependencies"][package]
     assert config.cache is not None
     own = config.cache.mkdir(tool)
+    with (own / "lock").open("w") as lock:  # parts of the tests that run beside each other have one cache
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _installed(folder, package, own)
+
+
+def _installed(folder: Path, package: str, own: Path) -> Path:
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"][package]
     for home in (folder, own):
         found = home / "node_modules" / package / "package.json"
         if found.is_file() and json.loads(found.read_text())["version"] == wanted:
