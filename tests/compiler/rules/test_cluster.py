@@ -117,9 +117,9 @@ def test_the_container_of_an_operator_comes_from_a_registry_too() -> None:
     "image", ["a" * 1024, "a-" * 512, "a." * 500 + "!", "a/" * 500 + "A", "a__" * 340 + ":", "0.0-0_0/" * 120 + "@"]
 )
 def test_long_references_are_read_quickly(image: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()  # not of others, which a busy machine runs meanwhile
     assert set(codes({"image": image})) & {"TW304", "TW306"}
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(
