@@ -20,6 +20,7 @@ from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.project.load import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 from trainwright.report.formats import Format
+from trainwright.report.screen import can_redraw
 from trainwright.run import Run
 
 
@@ -115,7 +116,8 @@ def watched(items: Sequence[T], what: str) -> Iterator[T]:
         from rich.console import Console
         from rich.progress import track
 
-        yield from track(items[done:], what, len(items), done, console=Console(stderr=True), transient=True)
+        left, console = items[done:], Console(stderr=True)
+        yield from track(left, what, len(items), done, console=console, transient=True) if can_redraw(console) else left
 
 
 PATIENCE = 2.0
