@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import PATIENCE_SECONDS
+
 from trainwright.operators.ending import Decision, PodEnd
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.observer import Event
@@ -27,6 +29,7 @@ COMMAND = DIST / "h100-ib" / "training" / "runs" / "torchrun-command.k8s.yaml"
 Manifest = dict[str, Any]
 JOB = "probe-a1b2c3d4"
 PORT = 9400
+PATIENT = {"timeout_seconds": PATIENCE_SECONDS, "ready_seconds": PATIENCE_SECONDS}
 NETWORK: Any = os.environ.get("REHEARSAL_NETWORK")
 """``own`` or ``loopback``, where a test is not about one; None for their own where this machine lets pods have them."""
 
@@ -167,7 +170,7 @@ class Recorder(Observer):
 
 
 def options(**changes: Any) -> Options:
-    return Options(**{"pace": 0.005, "timeout_seconds": 90.0, "network": NETWORK, **changes})
+    return Options(**{"pace": 0.005, **PATIENT, "network": NETWORK, **changes})
 
 
 def play(

@@ -41,7 +41,7 @@ from rich.console import Console
 from trainwright.rehearsal import Options, console, rehearse
 from trainwright.rehearsal.stated.objects import objects_in
 observer = console.ConsoleObserver(Console(width=200))
-options = Options(steps=400)
+options = Options(steps=400, ready_seconds=float(sys.argv[3]))
 result = rehearse(objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
 console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
 sys.exit(result.exit_code)
@@ -54,7 +54,7 @@ class Rehearsal:
     def __init__(self, file: Path, workspace: Path, log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
-            command = [sys.executable, "-u", "-c", REHEARSE, str(file), str(workspace)]
+            command = [sys.executable, "-u", "-c", REHEARSE, str(file), str(workspace), str(PATIENCE_SECONDS)]
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=workspace.parent)
 
     @property
@@ -122,7 +122,7 @@ def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> N
     file = DIGITS
     console = Console(file=io.StringIO(), width=200)
     scraper = Scraper()
-    outcome, recorder = play(objects_in(file), tmp_path / "w", scraper, timeout_seconds=PATIENCE_SECONDS)
+    outcome, recorder = play(objects_in(file), tmp_path / "w", scraper)
     assert (outcome.status, outcome.exit_code) == ("Complete", 0)
     assert scraper.served == promised(DIGITS), "each panel and alert has a series, and no series is left out"
     training = outcome.training
@@ -179,7 +179,7 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
     recorder, found = Recorder(), objects_in(LLAMA)
     mounts = {"/data/pretraining": token_files(tmp_path)}
-    outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=500.0, mounts=mounts)
+    outcome, _ = play(found, tmp_path / "w", recorder, mounts=mounts)
     assert outcome.status == "Complete", outcome.message
     assert outcome.training.last_loss is not None
     assert outcome.training.first_loss is not None
@@ -192,7 +192,7 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_path: Path) -> None:
     """The undisturbed run that it is compared with has the same losses, bit by bit."""
-    chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True, "timeout_seconds": 300.0}
+    chosen: dict[str, Any] = {"steps": 40, "faults": (("kill", "rank-1@25"),), "corrupt": True}
     outcome, _ = play(objects_in(DIGITS), tmp_path / "w", **chosen)
     verdict = outcome.verdict.as_json()
     assert outcome.status == "Complete", outcome.message
