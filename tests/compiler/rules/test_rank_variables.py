@@ -35,6 +35,23 @@ def test_what_agrees_or_depends_is_fine(text: str) -> None:
     assert codes(shell(text)) == []
 
 
+@pytest.mark.parametrize(("gpus", "program", "told", "expected"), [
+    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, []),
+    (1, "train.py", {}, ["TW450"]),
+    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "4"}, ["TW411"]),
+    (1, "train.py", {"RANK": "0", "WORLD_SIZE": "2"}, ["TW411"]),
+    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2", "MASTER_ADDR": "elsewhere"}, ["TW403"]),
+    (8, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "16"}, ["TW403", "TW403", "TW450"]),
+    (1, "-m torch.distributed.run train.py", {"RANK": "FIELD", "WORLD_SIZE": "2"}, ["TW403", "TW403"]),
+])  # fmt: skip
+def test_without_a_launcher_a_pod_of_one_rank_may_be_told_which(
+    gpus: int, program: str, told: Data, expected: list[str]
+) -> None:
+    env = {name: INDEX if value == "FIELD" else value for name, value in told.items()}
+    run = command("python", *program.split()) | {"env": env, "topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": gpus}}
+    assert sorted(code for code in codes(run) if code in ("TW403", "TW411", "TW450")) == expected
+
+
 @pytest.mark.parametrize(("gpus", "value", "expected"), [(1, "0", []), (1, "1", ["TW411"]), (8, "0", ["TW411"])])
 def test_the_only_rank_of_each_pod_is_its_first(gpus: int, value: str, expected: list[str]) -> None:
     topology = {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": gpus}}

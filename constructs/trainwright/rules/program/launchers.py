@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, Launch, launches, torch_launches
 from trainwright.command.model import Command
@@ -15,6 +15,7 @@ from trainwright.plan import Resolution
 from trainwright.program.launching import World, as_written, options_against
 from trainwright.rendezvous import torch
 from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of
+from trainwright.rules.program.environment import stated_for_ranks
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -74,7 +75,8 @@ def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line)
         if resolution.needs.nodes > 1:
             yield from _across(launched[-1], resolution, where)
     elif any(PYTHON.fullmatch(word.base) for word in line.read.words()) and not _reads_its_index(context, resolution, line):
-        alone = _alone(resolution)
+        stated = {name for each in stated_for_ranks(context, resolution) for name in each.env}
+        alone = _alone(resolution, resolution.binding.injects.keys() | stated)
         if alone:
             script = "workload script, which starts one process per rank, with trainwright-trainer in the image"
             yield found("TW450", where, alone, f"{fix}; or use {script}")
@@ -117,9 +119,9 @@ def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bo
     return any(str(name) in text for text in texts for name in names)
 
 
-def _alone(resolution: Resolution) -> str | None:
-    """What a plain program would do; None if the operator tells each pod its rank and each pod holds one."""
-    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
+def _alone(resolution: Resolution, variables: Set[str]) -> str | None:
+    """What a plain program would do; None if operator or run tell each pod its rank and each pod holds one."""
+    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= variables
     if needs.processes_per_node == 1:
         return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
     missing = needs.world_size - needs.nodes

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from trainwright.command.launchers import Fact, torch_launches
+from trainwright.command.launchers import Fact, launches, torch_launches
 from trainwright.command.model import By
 from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
@@ -33,25 +33,30 @@ _OF_A_RANK = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "GRO
 
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently. What the command's
-    shell reads is the command's own, if it is of a rank: a launcher in it tells its ranks theirs.
+    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently. What is of a rank
+    may be the command's own.
     """
     fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
     owned = owners_of(context.run.env, resolution)
-    free = _of_the_shell(context, resolution) if owned else set()
+    free = _of_the_command(context, resolution) if owned else set()
     for name, owner in owned.items():
         if name not in free:
             yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
 
-def _of_the_shell(context: Context, resolution: Resolution) -> set[str]:
-    """Of a rank's variables, those that a script of the command reads, and that neither the controller nor the plan sets."""
+def _of_the_command(context: Context, resolution: Resolution) -> set[str]:
+    """Of a rank's variables, those that neither the controller nor the plan sets, and that a script of the command reads: a
+    launcher in it tells its ranks theirs. Without a launcher the one process of each pod is a rank, and may be told which.
+    """
     if not isinstance(context.run.workload, CommandWorkload):
         return set()
     lines = [line.read for line in lines_of_ranks(context, resolution)]
     commands = [*lines, *(script for line in lines for _, script in scripts_of(context, line))]
-    read = {read.name for command in commands for word in command.words() for read in word.reads if read.by is By.SHELL}
-    return (read & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
+    own = {read.name for command in commands for word in command.words() for read in word.reads if read.by is By.SHELL}
+    one_each = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.processes_per_node == 1
+    if one_each and not any(launches(command) for command in commands):
+        own |= set(RANK_ENVIRONMENT) - MEETING
+    return (own & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
 def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -60,7 +65,7 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     for line in lines_of_ranks(context, resolution):
         yield from _against_plan(set_once(line.read), resolution, partial(_in_command, context, line))
-    own = (set(LAUNCHER_VARIABLES) - MEETING) | _of_the_shell(context, resolution)
+    own = (set(LAUNCHER_VARIABLES) - MEETING) | _of_the_command(context, resolution)
     for stated in stated_for_ranks(context, resolution):
         texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
         of_launchers = {name: value for name, value in texts.items() if name in own}
