@@ -56,8 +56,18 @@ class Rank:
     link: socket.socket
     messages: list[FromRankMessage] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
+    listener: threading.Thread | None = None
 
-    def listen(self) -> None:
+    def begin_to_listen(self) -> None:
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
+
+    def hear_out(self) -> None:
+        """Until all that it said has been heard: its last words may still be on the line when the process is gone."""
+        if self.listener is not None:
+            self.listener.join(PATIENCE_SECONDS)
+
+    def _listen(self) -> None:
         for line in self.link.makefile("rb"):
             with self.changed:
                 self.messages.append(FROM_RANK.validate_json(line))
@@ -84,14 +94,16 @@ class Rank:
             self.process.wait(max(0.0, seconds))
 
     def code(self) -> int:
+        """Once it has ended, and all that it said has been heard."""
         try:
-            return self.process.wait(PATIENCE_SECONDS)
+            code = self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"rank {self.number} still runs:\n{self.text}") from None
+        self.hear_out()
+        return code
 
     def cause(self) -> str:
         """What its last word says of the failure."""
-        # It may still be on the line when the process is gone.
         result = self.wait_for(lambda message: isinstance(message, Result))
         assert isinstance(result, Result)
         assert result.cause is not None
@@ -144,7 +156,7 @@ class Ranks:
             ranks.append(Rank(rank, attempt, process, output, ours))
         self._started += ranks
         for started in ranks:
-            threading.Thread(target=started.listen, daemon=True).start()
+            started.begin_to_listen()
         return ranks
 
     def spawn(self, environment: Mapping[str, str], output: Path, link: socket.socket) -> Process:
@@ -168,6 +180,8 @@ class Ranks:
         codes = [rank.process.poll() for rank in ranks]  # None of one that still runs
         told = "\n".join(f"rank {rank.number}: {rank.text}" for rank in ranks)
         assert codes == [code] * len(ranks), f"they end with {codes}:\n{told}"
+        for rank in ranks:
+            rank.hear_out()
         return ranks
 
     def close(self) -> None:

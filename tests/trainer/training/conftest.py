@@ -66,8 +66,13 @@ class Rank:
     link: socket.socket | None
     messages: list[Message] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
+    listener: threading.Thread | None = None
 
-    def listen(self) -> None:
+    def begin_to_listen(self) -> None:
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
+
+    def _listen(self) -> None:
         assert self.link is not None
         for line in self.link.makefile("rb"):
             with self.changed:
@@ -88,8 +93,11 @@ class Rank:
         return message
 
     def code(self) -> int:
+        """Once it has ended, and all that it said has been heard."""
         self.process.join(PATIENCE_SECONDS)
         assert self.process.exitcode is not None, f"rank {self.number} still runs:\n{self.output.read_text()}"
+        if self.listener is not None:
+            self.listener.join(PATIENCE_SECONDS)  # its last words may still be on the line when the process is gone
         return self.process.exitcode
 
     def events(self, name: str) -> list[dict[str, Any]]:
@@ -147,7 +155,7 @@ class Ranks:
         self._started += ranks
         for started in ranks:
             if started.link is not None:
-                threading.Thread(target=started.listen, daemon=True).start()
+                started.begin_to_listen()
         return ranks
 
     def finish(
