@@ -48,7 +48,8 @@ class Pod:
         return TerminationMessage.model_validate_json(self.termination.read_bytes())
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.text.splitlines() if line.startswith('{"ts"')]
+        """What it and its ranks logged under this name. A last line that is not whole yet is left out."""
+        lines = [json.loads(line) for line in self.text.rpartition("\n")[0].splitlines() if line.startswith('{"ts"')]
         return [line for line in lines if line["event"] == name]
 
     @property

@@ -110,8 +110,8 @@ class Rank:
         return result.cause.message
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What it logged under this name."""
-        lines = [json.loads(line) for line in self.text.splitlines() if line.startswith('{"ts"')]
+        """What it logged under this name. A last line that is not whole yet is left out."""
+        lines = [json.loads(line) for line in self.text.rpartition("\n")[0].splitlines() if line.startswith('{"ts"')]
         return [line for line in lines if line["event"] == name]
 
     def kill(self) -> None:

@@ -101,8 +101,9 @@ class Rank:
         return self.process.exitcode
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What it logged under this name."""
-        lines = [json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{")]
+        """What it logged under this name. A last line that is not whole yet is left out."""
+        whole = self.output.read_text().rpartition("\n")[0]
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
     def samples(self) -> dict[int, tuple[int, ...]]:
