@@ -20,6 +20,7 @@ from tests.trainer.training.conftest import Rank, Ranks, Spec
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV, Act, At, Carry, Committed, Measured, Pause, PhaseChanged, Result
+from trainwright_trainer.training.witness import WITNESS_ENV
 
 LONG: dict[str, Any] = {"duration": {"steps": 100_000}}
 
@@ -230,7 +231,9 @@ def test_a_save_that_one_rank_cannot_write(ranks: Ranks, spec: Spec, tmp_path: P
     """Both ranks hear that it failed, and train on; the next save is whole."""
     run = spec(tmp_path / "lineage", engine="fsdp2", **LONG)
     run["work"] |= {"log_every_steps": 1000}
-    leader, other = ranks.start(run, linked=True)
+    # A save every few milliseconds: many of them fail before this test has heard of the first.
+    run["work"]["checkpoints"] |= {"failed_saves": 1000}
+    leader, other = ranks.start(run, linked=True, told={WITNESS_ENV: ""})  # whose file would be cut off too
     other.wait_for(lambda message: isinstance(message, Committed))
     assert other.process.pid is not None
     unlimited = resource.prlimit(other.process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
