@@ -25,7 +25,7 @@ from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.torch_learner import TorchLearner
 
 SLOW_ENV = "SLOW_IN_FORWARD"
-"""``RANK:SECONDS``: how much longer than the others this rank computes each micro batch."""
+"""``RANK:SECONDS``: how much longer this rank computes each micro batch, with ``*`` for every rank."""
 PAUSE_ENV = "PAUSE_SECONDS"
 """How long this rank rests before each step; not at all where it is not set."""
 
@@ -58,9 +58,9 @@ def rest(seconds: float) -> None:
 
 
 def compute_longer_where_told(environment: Mapping[str, str]) -> None:
-    """Have the rank that is named take so much longer for each forward pass."""
+    """Have the rank that is named, or every rank, take so much longer for each forward pass."""
     slow, seconds = environment.get(SLOW_ENV, "none:0").split(":")
-    if slow != environment["RANK"]:
+    if slow not in ("*", environment["RANK"]):
         return
     measure = ImageClassification.measure
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.processes import PATIENCE_SECONDS
 from tests.trainer.training.conftest import Rank, Ranks, Spec
+from tests.trainer.training.rank_process import SLOW_ENV
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -265,8 +266,9 @@ def test_a_save_that_is_not_expected_to_fit_is_tried(ranks: Ranks, spec: Spec, t
 def test_stop_in_the_middle_of_evaluation(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     directory = tmp_path / "lineage"
     settings: dict[str, Any] = {"duration": {"steps": 2}, "batch": {"micro": 1}, "evaluation": {}}
-    settings["data"] = {"source": "digits", "held_out": 0.9}  # a second or more of evaluation, for the request to arrive in
-    running = ranks.start(spec(directory, **settings, checkpoints={"directory": str(directory)}), linked=True)
+    settings["data"] = {"source": "digits", "held_out": 0.9}  # 800 batches of evaluation, for the request to arrive in
+    run = spec(directory, **settings, checkpoints={"directory": str(directory)})
+    running = ranks.start(run, linked=True, told={SLOW_ENV: "*:0.02"})
     for rank in running:
         rank.wait_for(lambda message: isinstance(message, PhaseChanged) and message.phase == "evaluating")
         rank.say(Pause(request=1))
