@@ -17,6 +17,7 @@ import ctypes, os, threading, time
 from trainwright_trainer.run.link import offer_stacks
 offer_stacks(os.environ)
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+getchar = ctypes.PyDLL(None).getchar  # holds the interpreter's lock
 def deep_inside():
     print("ready", flush=True)
     {inside}
@@ -57,7 +58,7 @@ def test_a_main_thread_that_sleeps() -> None:
 
 
 def test_a_main_thread_in_c_code_that_never_gives_way() -> None:
-    _, frame = frame_of("ctypes.PyDLL(None).getchar()")  # holds the interpreter's lock
+    _, frame = frame_of("getchar()")
     assert frame is not None
     assert frame.function == "deep_inside"
 
