@@ -77,6 +77,24 @@ def test_what_is_uncertain_is_taken_off(ahead: threading.local) -> None:
     assert 9 < skews(slow, ahead, [0, 10])[1] < 10
 
 
+def test_who_is_held_up_between_two_readings_is_not_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses the processor after it has read its clock, before its part of each round begins."""
+    held_up, right = threading.local(), time.time
+
+    def read() -> float:
+        now, held_up.turn = right(), getattr(held_up, "turn", 0) + 1
+        time.sleep(getattr(held_up, "seconds", 0.0) * (held_up.turn % 2))
+        return now
+
+    def measure(rank: int) -> float:
+        held_up.seconds = 0.1 * rank
+        return clock_skew(ranks.control(rank))
+
+    ranks = Ranks(2)
+    monkeypatch.setattr("trainwright_trainer.rank.preflight.network.time.time", read)
+    assert ranks.each(measure) == pytest.approx([0, 0], abs=0.01)
+
+
 @pytest.mark.parametrize(("found", "blamed"), [
     ([0, 0, 0], {}),
     ([0, 0.4, -0.4], {}),

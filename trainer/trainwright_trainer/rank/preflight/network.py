@@ -76,7 +76,7 @@ def clock_skew(control: Control) -> float:
     """
     quickest, ahead = math.inf, 0.0
     for _ in range(ROUNDS):
-        here, started = time.time(), time.monotonic()
+        started, here = time.monotonic(), time.time()  # in this order, the time between the two counts as uncertain
         control.reduce_sums([0.0])
         there = control.broadcast(time.time())
         seconds = time.monotonic() - started
