@@ -76,7 +76,7 @@ def test_two_runs_that_begin_at_once_take_ports_of_their_own(tmp_path: Path) -> 
     """Of one specification. Each waits for the other, so that both have their ports at the same time."""
     program = (
         "import os, pathlib, time; pathlib.Path(os.environ['TRAINWRIGHT_CHECKPOINT_DIRECTORY'], 'up').touch()\n"
-        "for _ in range(3000):\n"
+        f"for _ in range({100 * SECONDS}):\n"
         "    if all(pathlib.Path(name, 'up').exists() for name in ('one', 'other')): break\n"
         "    time.sleep(0.01)\n"
         "else: raise SystemExit('the other never came')"
