@@ -13,7 +13,7 @@ from trainwright_trainer.rank.place import Place
 
 structlog.configure(processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)])
 number = int(os.environ["RANK"])
-world = TorchWorld(Place(number, 2, 0, number), torch.device("cpu"), timedelta(seconds=20))
+world = TorchWorld(Place(number, 2, 0, number), torch.device("cpu"), timedelta(seconds=300))
 [total] = world.new_group().reduce_sums([number + 1.0])
 assert world.control.broadcast(number) == 0
 print(f"rank {number} by {os.environ.get('GLOO_SOCKET_IFNAME')}: {total}", flush=True)
