@@ -12,6 +12,7 @@ from tests.engines.horovod.test_kills import assert_went_on_from
 from tests.processes import wait_until
 from tests.trainer.training import slow_rank
 from tests.trainer.training.conformance import EVERY, STEPS, assert_same_bits, newest
+from tests.trainer.training.test_phases import LONG_ENOUGH
 
 from trainwright_trainer.contract import ExitCode
 
@@ -23,7 +24,7 @@ def test_sigterm_to_the_launcher_saves_on_all_ranks_at_one_step(
 ) -> None:
     """The second rank is late with its data when the launcher is told, so the ranks are not at the same place."""
     note, directory = tmp_path / "note", tmp_path / "lineage"
-    monkeypatch.setenv("SLOW", "data:1:2")
+    monkeypatch.setenv("SLOW", f"data:1:{LONG_ENOUGH}")
     monkeypatch.setenv("SLOW_NOTE", str(note))
     run = new_run(EVERY)
     run.rank = (sys.executable, slow_rank.__file__)

@@ -13,7 +13,7 @@ import pytest
 from tests.trainer.checkpoint.conftest import BUCKET, fresh_clients, s3_environment, serve_s3  # noqa: F401  a fixture
 from tests.trainer.training.conformance import EVERY, STEPS, hard, newest
 from tests.trainer.training.conftest import Spec
-from tests.trainer.training.test_phases import Start, start  # noqa: F401  a fixture
+from tests.trainer.training.test_phases import LONG_ENOUGH, Start, start  # noqa: F401  a fixture
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.commands.export.run import Request, export
@@ -39,7 +39,7 @@ def test_a_run_that_was_told_to_end_goes_on_to_the_bits_of_one_on_a_volume(
 ) -> None:
     work = hard(spec, tmp_path, engine)["work"]
     work["checkpoints"]["directory"] = address
-    run = start("step", "*", 1, **work)
+    run = start("step", "*", LONG_ENOUGH, **work)
     first = run.pods[0]
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
