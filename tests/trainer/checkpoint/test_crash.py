@@ -102,7 +102,9 @@ def test_kills_over_an_object_store(s3_store: CheckpointStore) -> None:
     writers.start(directory, "last", steps=2, timing=SLOWER)
     writers.finish()
     writers.close()
-    assert (writers.status, writers.commits) == (0, [newest + 1, newest + 2])
+    first = writers.commits[0]
+    assert first in (newest + 1, newest + 2), "a commit may have been on its way to the server when its writer was killed"
+    assert (writers.status, writers.commits) == (0, [first, first + 1])
     assert {name for name in open_volume(directory).entries("") if name.startswith("step-")} == {
         f"step-{step}.last" for step in writers.commits
     }
