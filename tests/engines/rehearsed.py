@@ -146,7 +146,7 @@ class Rehearsal:
         while self._port and not over.wait(SCRAPE_SECONDS):  # a command of somebody's own serves none
             for address in list(self._addresses):
                 page = f"http://{address}:{self._port}/metrics"
-                with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=1) as answer:
+                with suppress(OSError, HTTPException), urllib.request.urlopen(page, timeout=10) as answer:
                     text = answer.read().decode()
                     if (names := set(SAMPLE.findall(text))) - seen:  # to read all of it takes processors from the pods
                         seen |= names
