@@ -167,7 +167,7 @@ def assert_still(phase: str, message: TerminationMessage) -> None:
     ("step", "slow_rank.py"), pytest.param("data", "dataset.py", marks=pytest.mark.nightly),
 ])
 def test_the_rank_that_does_not_come_to_the_collective_is_named(start: Start, place: str, where: str) -> None:
-    run = start(place, "1", 600, {"watchdog": {"training_seconds": 3}})
+    run = start(place, "1", 600, {"watchdog": {"warming_up_seconds": 600, "training_seconds": 10}})
     assert run.wait() == [ExitCode.HANG], run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
