@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trainwright.command.launchers import MPI_LAUNCHERS, TORCH_LAUNCHERS, Fact, launches
 from trainwright.command.model import By, Command
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.objects.fields import mapping
 from trainwright.program.container import Program
 from trainwright.program.launching import VARIABLES
 
@@ -16,7 +18,7 @@ _BY_CONTROLLERS = re.compile(
     r"JOB_COMPLETION_INDEX|V[CK]_TASK_?INDEX|VC_\w+_(HOSTS|NUM)|MPI_HOST|RANK|WORLD_SIZE|TF_CONFIG|WORKER_(ADDRS|PORT)|"
     r"PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_(ADDR|PORT)|RDZV_(ENDPOINT|BACKEND|ID))|"
     r"DMLC_(TASK_ID|TRACKER_URI|TRACKER_PORT|NUM_WORKER)|JAX_(PROCESS_ID|COORDINATOR_ADDRESS|NUM_PROCESSES)|"
-    r"LWS_(LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|TPU_WORKER_(ID|HOSTNAMES)|MEGASCALE_\w+|PADDLE_\w+|OMPI_COMM_WORLD_\w+|PMI_(RANK|SIZE)|"
+    r"LWS_(LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PADDLE_\w+|OMPI_COMM_WORLD_\w+|PMI_(RANK|SIZE)|"
     r"SLURM_\w+|PBS_\w+|LSB_\w+|BATCH_TASK_INDEX|AWS_BATCH_JOB_\w+"
 )
 """What a controller of one kind of object or another sets, or another scheduler, and no image: a command that came from there may
@@ -32,7 +34,17 @@ _ASKS_FOR_IT = frozenset({"[", "[[", "test", "echo", "printf", "case"})
 
 def set_by_a_controller(name: str) -> bool:
     """Whether it has its value from a controller, of whatever kind."""
-    return _BY_CONTROLLERS.fullmatch(name) is not None
+    return (_BY_CONTROLLERS.fullmatch(name) or _OF_TPUS.fullmatch(name)) is not None
+
+
+def comes_with_devices(name: str, container: Mapping[str, Any]) -> bool:
+    """Whether GKE sets it in a container that asks for TPUs (https://cloud.google.com/kubernetes-engine/docs/concepts/tpus)."""
+    asks = any(TPU in mapping(container, f"/resources/{kind}") for kind in ("limits", "requests"))
+    return asks and _OF_TPUS.fullmatch(name) is not None
+
+
+TPU = "google.com/tpu"
+_OF_TPUS = re.compile(r"TPU_WORKER_(ID|HOSTNAMES)|MEGASCALE_\w+")
 
 
 def is_index(name: str) -> bool:
@@ -61,6 +73,7 @@ def reads_what_it_has(program: Program) -> Iterator[Finding]:
     for place, command in program.commands():
         launched = {launch.name for launch in launches(command)}
         names = set() if launched & MPI_LAUNCHERS else taken_from_outside(command) - program.has
+        names = {name for name in names if not comes_with_devices(name, program.container)}
         for name in sorted(name for name in names if set_by_a_controller(name) or name in MEETING):
             message = f"the command reads {name}, which {program.world.says} sets in no pod: a shell puts nothing in its place"
             index = f"write ${program.world.number}, the pod's number" if is_index(name) and program.world.number else ""

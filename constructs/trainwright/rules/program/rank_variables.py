@@ -18,7 +18,7 @@ from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.program.launching import VARIABLES
-from trainwright.program.told import MEETING, is_index, set_by_a_controller, taken_from_outside
+from trainwright.program.told import MEETING, comes_with_devices, is_index, set_by_a_controller, taken_from_outside
 from trainwright.rendezvous.mpi import MPI
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, scripts_of, set_once
 from trainwright.rules.program.environment import stated_for_ranks
@@ -250,7 +250,8 @@ def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[Ru
         has |= resolution.binding.injects.keys() | _handed_on(resolution)
         known = set(LAUNCHER_VARIABLES) if role.further else told
         for name in sorted(taken_from_outside(line.read) - has):
-            if (where, name) not in said and (name in known or set_by_a_controller(name)):
+            by_others = set_by_a_controller(name) and not comes_with_devices(name, container)
+            if (where, name) not in said and (name in known or by_others):
                 said.add((where, name))
                 message = f"the command reads {name}, which no pod of role {role.name} has: a shell puts nothing in its place"
                 yield found("TW457", where, message, _in_place_of(name, role, resolution, has))
