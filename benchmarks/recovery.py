@@ -10,6 +10,8 @@ for the nth loss of its index, divided by ``--shorten``. What must hold:
 
 - no pod ends but the one that was struck, and none with 0 before the last step;
 - an attempt goes on from the newest commit;
+- an incident of a rank costs half of a cold start at most, less the restore (median), and the last ten no more than twice what
+  the first ten did; with ``--quiet``, on a machine without other work, 3 s;
 - the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
 - no process is left, and no segment of shared memory.
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -69,6 +72,10 @@ LAST = 19
 """The niceness of a process that takes what others leave."""
 KEPT = ("rank killed", "rank hung")
 """Incidents that cost no pod."""
+QUIET_SECONDS = 3.0
+"""Most for one of these, less the restore, where nothing else runs."""
+COMPARED = 10
+"""The first and the last of these are held against each other."""
 
 
 Device = Literal["cpu", "cuda"]
@@ -372,6 +379,16 @@ def measure(engine: str, pods: int, incidents: int, seed: int, shorten: float, f
     return tally
 
 
+def judge(tally: Tally, most_seconds: float) -> None:
+    """What incidents of ranks may cost, less the restore. Raises :class:`BrokenPromiseError`."""
+    kept = [incident for incident in tally.incidents if incident.kind in KEPT]
+    most = min(most_seconds, tally.cold_seconds / 2)
+    if kept and (typical := _less_restore(kept)) > most:
+        raise BrokenPromiseError(f"an incident of a rank costs {typical:.2f} s, less the restore, and {most:.2f} s are promised")
+    if len(kept) >= 2 * COMPARED and (last := _less_restore(kept[-COMPARED:])) > 2 * (first := _less_restore(kept[:COMPARED])):
+        raise BrokenPromiseError(f"the last {COMPARED} incidents of ranks cost {last:.2f} s, and the first {first:.2f} s")
+
+
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
@@ -428,10 +445,11 @@ def main(arguments: argparse.Namespace) -> int:
                     engine, pods, arguments.incidents, arguments.seed, arguments.shorten, folder / f"{engine}-{pods}",
                     arguments.kind or list(STRIKES), lambda line: print(line, flush=True), arguments.device,
                 )
+                _print(name, tallies[name])
+                judge(tallies[name], QUIET_SECONDS if arguments.quiet else math.inf)
             except BrokenPromiseError as broken:
                 print(f"{name}, seed {arguments.seed}: {broken}\nsee {folder}")
                 return 1
-            _print(name, tallies[name])
     shutil.rmtree(folder)
     if arguments.json:
         figures = {name: asdict(tally) for name, tally in tallies.items()}
@@ -448,6 +466,7 @@ if __name__ == "__main__":
     parser.add_argument("--pods", action="append", type=int, help="may be given several times; default: 2, on a GPU 1")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: one GPU, and one pod")
     parser.add_argument("--kind", action="append", choices=STRIKES, help="may be given several times; default: every kind")
+    parser.add_argument("--quiet", action="store_true", help="nothing else runs here: hold incidents of ranks to 3 s, too")
     parser.add_argument("--shorten", type=float, default=100, help="the controller's delays are divided by it")
     parser.add_argument("--directory", type=Path, help="where the runs are; the system's temporary folder by default")
     parser.add_argument("--json", type=Path, help="write the figures here too")
