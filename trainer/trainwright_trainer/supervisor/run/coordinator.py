@@ -96,6 +96,8 @@ class Coordinator:
         self._committed_step: int | None = None
         self._timers = Timers()
         self._patience = 0.0
+        self._deadlines: dict[int, float] = {}
+        """On the loop's clock, until when each missing pod may come."""
 
     @property
     def is_over(self) -> bool:
@@ -104,9 +106,9 @@ class Coordinator:
     # --- what pods do ---------------------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        """For pods that are missing."""
+        """For pods that are missing, and as long again for each that is lost meanwhile."""
         self._patience = seconds
-        self._timers.after(seconds, lambda: self._stop_waiting(seconds))
+        self._wait_for(self._missing())
 
     def add_own_pod(self, peer: Peer) -> None:
         """Node 0's own pod joins without a connection."""
@@ -180,9 +182,7 @@ class Coordinator:
         if self._peers.get(peer.node) is not peer or peer.bye is not None:
             return
         if self.state == "gathering":
-            del self._peers[peer.node]
-            self._count()
-            get_log().warning("peer_left", peer=peer.node, reason=why, missing=self._missing())
+            self._left_before_start(peer, why)
             return
         if self.state == "over":
             return
@@ -199,10 +199,16 @@ class Coordinator:
     def _missing(self) -> list[int]:
         return [node for node in range(self._pods) if node not in self._peers]
 
-    def _stop_waiting(self, seconds: float) -> None:
-        if self.state != "gathering" or seconds != self._patience:
+    def _wait_for(self, nodes: list[int]) -> None:
+        deadline = asyncio.get_running_loop().time() + self._patience
+        self._deadlines |= dict.fromkeys(nodes, deadline)
+        self._timers.after(self._patience, lambda: self._stop_waiting(deadline))
+
+    def _stop_waiting(self, deadline: float) -> None:
+        missing = [node for node in self._missing() if self._deadlines[node] <= deadline]
+        if self.state != "gathering" or not missing:
             return
-        missing = self._missing()
+        seconds = self._patience
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
         of = f"{len(missing)} of {self._pods} nodes"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
@@ -364,7 +370,7 @@ class Coordinator:
     def _after_bye(self, peer: Peer, bye: Bye) -> None:
         self._count()
         if self.state == "gathering":
-            self._left_before_start(peer)
+            self._left_before_start(peer, "it ended")
             return
         if self.state == "ending":
             self._judge()
@@ -384,13 +390,14 @@ class Coordinator:
         elif waits := next(iter(self._wishes.values()), None):
             self._grant(waits.request)
 
-    def _left_before_start(self, peer: Peer) -> None:
+    def _left_before_start(self, peer: Peer, why: str) -> None:
         if peer.node == 0:
             self._over()
         else:
             del self._peers[peer.node]
             self._count()
-            get_log().warning("peer_left", peer=peer.node, reason="it ended", missing=self._missing())
+            get_log().warning("peer_left", peer=peer.node, reason=why, missing=self._missing())
+            self._wait_for([peer.node])
 
     @property
     def _each_ends_by_itself(self) -> bool:
