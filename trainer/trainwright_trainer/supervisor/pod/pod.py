@@ -165,10 +165,12 @@ class Pod:
         self._obey(leave_without_peer(cause, silent=silent))
 
     def fail(self, cause: Cause) -> None:
-        """Something unexpected in the supervisor itself: kill the ranks and end."""
+        """Something unexpected in the supervisor itself: kill the ranks and end. In place, the pod's controller counts it."""
         for rank in self.ranks:
             rank.kill()
-        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause), ends_pod=True)
+        if self._state != "over":
+            self._send_up(Bye(code=ExitCode.PEER_LOST if self._recovers else ExitCode.INTERNAL, cause=cause))
+            self._end(PodOutcome(ExitCode.INTERNAL, cause))
 
     def heard(self, message: Downward) -> None:
         """What node 0 says."""
@@ -260,7 +262,8 @@ class Pod:
         try:
             self.ranks = self._launcher.start(start, self)
         except OSError as error:
-            self.fail(Cause(kind="CannotSpawn", message=f"cannot start a rank: {error.strerror or error}"))
+            cause = Cause(kind="CannotSpawn", message=f"cannot start a rank: {error.strerror or error}")
+            self._say_bye(PodOutcome(ExitCode.INTERNAL, cause))  # the role kills what was started
             return
         self._count_alive()
         self._observer = Observer(self._spec, self.ranks, start.past, self._measurements, self._now())
@@ -453,11 +456,11 @@ class Pod:
             ordered = ordered or self._order or PodOutcome(ExitCode.PEER_LOST, cause)
             self._watch_marker(0, replace(ordered, again=verdict.again and self._recovers))
 
-    def _say_bye(self, decided: PodOutcome, ends_pod: bool = False) -> None:
+    def _say_bye(self, decided: PodOutcome) -> None:
         if self._state == "over":
             return
         self._send_up(Bye(code=int(decided.code), cause=decided.cause))
-        if self._state == "waiting" or ends_pod or decided.code in ENDS_POD or not self._recovers:
+        if self._state == "waiting" or decided.code in ENDS_POD or not self._recovers:
             self._end(decided)
         elif self._node_0_is_lost:
             self._end(replace(decided, again=True))
