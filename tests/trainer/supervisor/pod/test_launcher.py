@@ -99,11 +99,11 @@ class Run:
         self.pids.append(rank.pid)
         return rank.pid
 
-    async def reaped(self, pid: int) -> None:
+    async def reaped(self, pid: int, status: int = 0) -> None:
         """It has ended, and the launcher has heard so."""
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
             await asyncio.sleep(0.01)
-        self.launcher.child_ended(pid, 0)
+        self.launcher.child_ended(pid, status)
 
     def clean_up(self) -> None:
         for pid in {*self.pids, *self.launcher.waiting}:
@@ -155,6 +155,22 @@ def test_ranks_are_forked_once_it_is_ready_and_started_where_it_is_gone() -> Non
         await run.reaped(template)
         assert parent_of(run.start()) == os.getpid()
         assert not run.launcher.waiting, "another one would end, too"
+
+    playing(act)
+
+
+def test_one_that_dies_is_made_again_once_in_an_attempt() -> None:
+    async def act(run: Run) -> None:
+        run.start()
+        first = await ready(run)
+        os.kill(first, signal.SIGKILL)
+        await run.reaped(first, -signal.SIGKILL)
+        [rank] = run.launcher._ranks
+        rank.hear(PhaseChanged(phase="training"))
+        assert not run.launcher.waiting, "it was made in this attempt, and may die at once each time"
+        assert parent_of(run.start()) == os.getpid()
+        second = await ready(run)
+        assert parent_of(run.start()) == second != first
 
     playing(act)
 

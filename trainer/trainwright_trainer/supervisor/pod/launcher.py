@@ -268,12 +268,14 @@ class LocalLauncher:
     ) -> None:
         self._template_command = template
         self._template: Template | None = None
+        self._prepares_from: Start | None = None
+        """The attempt, if no template has been made in it: one that dies whenever it is made must not be made in a loop."""
         self._numbers, self._command, self._environment = numbers, command, environment
         self._listen, self._ranks = listen, list[RankProcess]()
         self._owner: Owner | None = None
 
     def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
-        self._owner, self._ranks, self._last_start = owner, [], start
+        self._owner, self._ranks, self._prepares_from = owner, [], start
         for local_rank, number in enumerate(self._numbers):
             rank = RankProcess(number, self._heard)
             environment = self._environment(local_rank, start, rank.link_descriptor)
@@ -301,11 +303,13 @@ class LocalLauncher:
         if self._owner is not None:
             self._owner.rank_said(rank, message)
         if isinstance(message, PhaseChanged) and message.phase == "training" and self._template_command and not self._template:
-            self._prepare(self._last_start)
+            self._prepare()
 
-    def _prepare(self, start: Start) -> None:
+    def _prepare(self) -> None:
         """Now: before, it would take processors from ranks that start. Where that attempt resumed is its own business."""
-        start = start.model_copy(update={"resume_before": None})
+        if self._prepares_from is None:
+            return
+        start, self._prepares_from = self._prepares_from.model_copy(update={"resume_before": None}), None
         with suppress(OSError):  # the next attempt starts without it
             self._template = Template(self._template_command, self._environment(0, start, -1))
 
@@ -318,7 +322,9 @@ class LocalLauncher:
         if self._template is not None and self._template.pid == pid:
             get_log().warning("template_ended", status=status)
             self._template.ended(status)
-            self._template, self._template_command = None, ()  # another one would end, too
+            self._template = None
+            if status == 0:  # it is of no use, and another one would not be either
+                self._template_command = ()
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
                 rank.ended(status, self._owner.end_if_all_ended)
