@@ -48,6 +48,12 @@ def ghosts() -> list[int]:
     return [line["pid"] for line in started if Path(f"/proc/{line['pid']}").exists()]
 
 
+def segments() -> list[str]:
+    """Of ranks, of this and of other attempts."""
+    wanted = os.environ.get("FAKE_SEGMENT")
+    return [] if wanted is None else sorted(map(str, Path(wanted).parent.glob(f"{Path(wanted).name}-*")))
+
+
 def plan() -> tuple[str, list[int]]:
     plans = json.loads(os.environ.get("FAKE_PLANS", "{}"))
     behaviours = str(plans.get(str(RANK), plans.get("*", "finish:30"))).split(";")
@@ -123,7 +129,7 @@ def main() -> None:
         "started", pid=os.getpid(), environment={name: os.environ[name] for name in RANK_ENVIRONMENT},
         descriptors=sorted(descriptors), link=int(os.environ[LINK_FD_ENV]),
         stacks=int(os.environ[STACKS_FD_ENV]), session=os.getsid(0), resume_before=os.environ.get(RESUME_BEFORE_ENV),
-        attempt=os.environ[ATTEMPT_ENV], ghosts=ghosts(),
+        attempt=os.environ[ATTEMPT_ENV], ghosts=ghosts(), segments=segments(),
     )
     if kind == "mute":
         print("mute", flush=True)
@@ -136,8 +142,9 @@ def main() -> None:
         leave_orphans()
         kind = "finish"
     if kind == "segment":
-        with Path(os.environ["FAKE_SEGMENT"]).open("xb") as segment:
+        with Path(f"{os.environ['FAKE_SEGMENT']}-{RANK}").open("xb") as segment:
             segment.truncate(4096)
+        note("segment")
         kind, numbers = "fail", [int(ExitCode.INTERNAL), *numbers]
     train(link, kind, numbers)
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import json
 import os
 import signal
 import socket
+import threading
 import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes import PATIENCE_SECONDS, is_running, wait_until
-from tests.trainer.supervisor.conftest import NewRun, specification, training_work
-from tests.trainer.supervisor.pods import Run, parent_of
+from tests.processes import is_running, wait_until
+from tests.trainer.supervisor.conftest import NewRun, training_work
+from tests.trainer.supervisor.pods import PodProcess, Run, parent_of
 
-from trainwright_trainer import __version__
 from trainwright_trainer.checkpoint.ledger import Ledger
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.ledger import AttemptEnded, AttemptStarted
-from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank import software
-from trainwright_trainer.supervisor.run.coordinator import Before, Coordinator
-from trainwright_trainer.supervisor.run.history import History
-from trainwright_trainer.supervisor.wire.control import Peer
-from trainwright_trainer.supervisor.wire.messages import Bye, Downward, Join, Leave
 
 RETRIES_SPENT = ExitCode.RETRIES_SPENT
 TRAINS, FINISHES = "finish:100000", "finish:30"
@@ -70,16 +66,36 @@ def last_words(run: Run, index: int = 0) -> str:
     return cause.message
 
 
+@contextmanager
+def ready(pods: Sequence[PodProcess]) -> Iterator[None]:
+    """Each of them says so to whoever asks, over and over until the block ends, and once more then."""
+    over = threading.Event()
+
+    def answers() -> set[int]:
+        found = set[int]()
+        while not over.wait(0.05):
+            found |= {pod.get("/readyz")[0] for pod in pods}
+        return found | {pod.get("/readyz")[0] for pod in pods}
+
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(answers)
+        try:
+            yield
+        finally:
+            over.set()
+    assert asked.result() == {200}
+
+
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_killed_rank_costs_no_pod(new_run: NewRun, nodes: int) -> None:
     run = recovering(new_run, nodes, processes=2)
     run.plans = {"*": f"{TRAINS};{TRAINS};{FINISHES}"}
     run.start_all()
     first = wait_for_attempt(run, 1)
-    os.kill(first[1], signal.SIGKILL)
-    second = wait_for_attempt(run, 2)
+    with ready(run.pods):
+        os.kill(first[1], signal.SIGKILL)
+        second = wait_for_attempt(run, 2)
     all_stay(run)
-    assert run.pods[0].get("/readyz")[0] == 200
     os.kill(second[0], signal.SIGKILL)
     assert run.wait() == [ExitCode.DONE] * nodes, run.logs()
     assert len(run.pods) == nodes
@@ -162,10 +178,11 @@ def test_a_lost_pod_costs_only_itself(new_run: NewRun, node: int) -> None:
     run.start_all()
     pids = wait_for_attempt(run, 1)
     lost, others = run.pods[node], [pod for pod in run.pods if pod.node != node]
-    run.lose(lost)
-    for pod in others:
-        pod.wait_for_event("joins_another_attempt")
-    wait_until(lambda: not any(is_running(pid) for pid in pids.values()), "the ranks are gone")
+    with ready(others):
+        run.lose(lost)
+        for pod in others:
+            pod.wait_for_event("joins_another_attempt")
+        wait_until(lambda: not any(is_running(pid) for pid in pids.values()), "the ranks are gone")
     assert [pod.process.poll() for pod in others] == [None, None]
     new = run.start(node, reuse=True)
     assert [pod.wait() for pod in (*others, new)] == [ExitCode.DONE] * 3, run.logs()
@@ -264,65 +281,6 @@ def test_new_pods_wait_as_long_as_the_others(new_run: NewRun) -> None:
     assert {event["seconds"] for event in new.log() if event["event"] == "waiting_for_peers"} == {77}
 
 
-def joins_again(coordinator: Coordinator, spec: RunSpec, node: int) -> Join:
-    return Join(
-        node=node, host=f"pod-{node}", sha256="a" * 64, version=__version__, identity=spec.identity, attempt=coordinator.nonce,
-        versions=dict(software.installed()), again=True,
-    )
-
-
-@pytest.mark.parametrize("ends", [False, True], ids=["lost", "told to end"])
-@pytest.mark.parametrize(("comes_back", "waits", "missing"), [(True, 1490, 2), (False, 900, 3)])
-def test_each_pod_that_is_lost_is_awaited_as_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool, comes_back: bool, waits: float, missing: int
-) -> None:
-    """Node 3 is lost in the attempt before, and node 2 after 590 s of waiting. The clock is the test's own."""
-    now, messages = 0.0, list[Downward]()
-
-    async def pass_time(until: float) -> None:
-        nonlocal now
-        now = until
-        for _ in range(3):  # to look at the clock, and to act
-            await asyncio.sleep(0)
-
-    async def gather() -> None:
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-        spec = specification(tmp_path, 4, 1, None, "127.0.0.", recovery={"restarts": 3, "wait_seconds": 900})
-        coordinator = Coordinator(spec, "a" * 64, 4, History(spec), Measurements(), Before(900))
-        peers = [Peer(node, f"pod-{node}", messages.append) for node in range(4)]
-        coordinator.wait(900)
-        coordinator.add_own_pod(peers[0])
-        for node in (1, 2):
-            coordinator.join(joins_again(coordinator, spec, node), peers[node])
-        await pass_time(590)
-        if ends:
-            coordinator.heard(peers[2], Bye(code=ExitCode.PREEMPTED_NOT_SAVED))
-        coordinator.lost(peers[2], "its connection ended", silent=False)
-        if comes_back:
-            coordinator.join(joins_again(coordinator, spec, 3), peers[3])
-        await pass_time(waits - 1)
-        assert messages == []
-        await pass_time(waits)
-
-    asyncio.run(gather())
-    causes = {message.cause.message for message in messages if isinstance(message, Leave)}
-    assert causes == {f"1 of 4 nodes did not come back within 900 s: {missing}"}
-
-
-def test_what_a_new_node_0_waits_for_may_not_come(tmp_path: Path) -> None:
-    async def told() -> list[Downward]:
-        spec = specification(tmp_path, 3, 1, None, "127.0.0.", recovery={"restarts": 3, "wait_seconds": 0.01})
-        coordinator = Coordinator(spec, "a" * 64, 3, History(spec), Measurements())
-        messages: asyncio.Queue[Downward] = asyncio.Queue()
-        coordinator.wait(spec.lifecycle.peer_wait_seconds)
-        coordinator.add_own_pod(Peer(0, "pod-0", messages.put_nowait))
-        assert coordinator.join(joins_again(coordinator, spec, 1), Peer(1, "pod-1", messages.put_nowait)) is None
-        return [await messages.get(), await messages.get()]
-
-    leave = asyncio.run(asyncio.wait_for(told(), PATIENCE_SECONDS))
-    assert {message.code for message in leave if isinstance(message, Leave)} == {ExitCode.PEER_LOST}
-
-
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_pod_that_is_told_to_end_leaves_alone(new_run: NewRun, node: int) -> None:
     run = recovering(new_run, 3)
@@ -378,18 +336,21 @@ def seize(pid: int) -> None:
         pytest.skip(f"this machine lets nobody trace: {os.strerror(ctypes.get_errno())}")
 
 
-def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun) -> None:
+@pytest.mark.parametrize("who", ["rank", "orphan"])
+def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun, who: str) -> None:
     """Traced, a zombie is its tracer's: the supervisor cannot reap it, as little as a process in uninterruptible sleep."""
     run = recovering(new_run)
-    run.plans = {"*": FIRST_TRAINS}
+    run.plans = {"*": FIRST_TRAINS, "1": f"leak:100000;{FINISHES}"}
     run.start_all()
     pids = wait_for_attempt(run, 1)
-    seize(pids[1])
+    left = {"rank": pids[1], "orphan": run.journal("orphans")[0]["pids"][1]}[who]
+    seize(left)
     os.kill(pids[0], signal.SIGKILL)
     assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
-    assert f"rank 1 (process {pids[1]}) of node 1 (" in last_words(run, 1)
+    named = {"rank": f"rank 1 (process {left})", "orphan": f"process {left}"}[who]
+    assert last_words(run, 1).startswith(f"{named} of node 1 (")
     assert run.pods[0].process.poll() is None
-    os.waitpid(pids[1], 0)
+    os.waitpid(left, 0)
     run.start(1, reuse=True)
     assert [pod.wait() for pod in (run.pods[0], run.pods[2])] == [ExitCode.DONE] * 2, run.logs()
 
@@ -411,16 +372,18 @@ def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun) -> None:
 
 
 def test_what_ranks_leave_is_gone_before_the_next_attempt(new_run: NewRun) -> None:
-    segment = Path("/dev/shm") / f"trainwright-test-{uuid.uuid4().hex}"
-    run = recovering(new_run, 1)
-    run.environment = {"FAKE_SEGMENT": str(segment)}
+    prefix = Path("/dev/shm") / f"trainwright-test-{uuid.uuid4().hex}"
+    run = recovering(new_run)
+    run.environment = {"FAKE_SEGMENT": str(prefix)}
     run.plans = {"*": f"segment:5;{FINISHES}"}
     try:
         run.start_all()
-        assert run.wait() == [ExitCode.DONE], run.logs()
-        assert not segment.exists()
+        assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+        second = [line for line in run.journal("started") if line["attempt"] == attempts(run)[1]]
+        assert (len(run.journal("segment")), [line["segments"] for line in second]) == (2, [[], []])
     finally:
-        segment.unlink(missing_ok=True)
+        for rank in (0, 1):
+            prefix.with_name(f"{prefix.name}-{rank}").unlink(missing_ok=True)
 
 
 def test_orphans_are_gone_before_the_next_attempt(new_run: NewRun) -> None:
