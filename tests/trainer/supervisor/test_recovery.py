@@ -355,20 +355,33 @@ def test_a_process_that_outlives_sigkill_ends_its_pod(new_run: NewRun, who: str)
     assert [pod.wait() for pod in (run.pods[0], run.pods[2])] == [ExitCode.DONE] * 2, run.logs()
 
 
-def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun) -> None:
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_node_that_fails_its_preflight_is_left(new_run: NewRun, node: int) -> None:
     """Another attempt there would find the same."""
-    run = recovering(new_run)
-    run.plans = {"*": FIRST_TRAINS, "1": f"fail:{ExitCode.NODE_UNHEALTHY}:1;{FINISHES}"}
+    run, other = recovering(new_run), 1 - node
+    run.plans = {"*": FIRST_TRAINS, str(node): f"fail:{ExitCode.NODE_UNHEALTHY}:1;{FINISHES}"}
     run.start_all()
-    assert run.pods[1].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
-    run.pods[0].wait_for_event("joins_another_attempt")
+    assert run.pods[node].wait() == ExitCode.NODE_UNHEALTHY, run.logs()
+    run.pods[other].wait_for_event("joins_another_attempt")
     event = run.pods[0].wait_for_event("node_unhealthy")
-    host = run.pods[1].message().host
-    assert (event["peer"], event["host"], event["reason"]) == (1, host, "rank 1 fails as planned")
-    assert "\ntrainwright_unhealthy_node 1.0\n" in run.pods[0].get("/metrics")[1]
-    new = run.start(1, reuse=True)
-    assert [run.pods[0].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
+    message = run.pods[node].message()
+    assert (message.node_index, last_words(run, node)) == (node, f"rank {node} fails as planned")
+    assert (event["peer"], event["host"], event["reason"]) == (node, message.host, f"rank {node} fails as planned")
+    if node != 0:  # else whoever would show it has ended
+        assert f"\ntrainwright_unhealthy_node {node}.0\n" in run.pods[0].get("/metrics")[1]
+    new = run.start(node, reuse=True)
+    assert [run.pods[other].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
     assert ends(run) == [ExitCode.NODE_UNHEALTHY, ExitCode.DONE]
+
+
+@pytest.mark.slow
+def test_a_preflight_names_the_node_where_its_pod_says_why_it_ended(new_run: NewRun, tmp_path: Path) -> None:
+    preflight = {"when": "always", "min_tflops": 1e9}
+    run = recovering(new_run, 1, work=training_work(tmp_path / "state"), preflight=preflight)
+    run.rank = None
+    [pod] = run.start_all()
+    assert pod.wait() == ExitCode.NODE_UNHEALTHY, run.logs()
+    assert last_words(run).startswith(f"node 0 ({pod.message().host}) is not fit to train: ")
 
 
 def test_what_ranks_leave_is_gone_before_the_next_attempt(new_run: NewRun) -> None:

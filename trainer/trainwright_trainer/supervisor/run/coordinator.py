@@ -413,9 +413,11 @@ class Coordinator:
     def _judge(self) -> None:
         """Whether another attempt follows, once no rank of this one runs anywhere."""
         byes = [peer.bye for peer in self._peers.values() if peer.bye is not None]
-        if len(byes) < len(self._peers) or self.ended_with is None:
+        if self.ended_with is None:
             return
-        ended = next((bye for codes in BY_WEIGHT for bye in byes if bye.code in codes), self.ended_with)
+        self.ended_with = ended = next((bye for codes in BY_WEIGHT for bye in byes if bye.code in codes), self.ended_with)
+        if len(byes) < len(self._peers):
+            return  # but node 0's own pod may end first, and notes what is known
         verdict = Verdict(again=ended.code not in PERMANENT)
         self.retries += ended.code in RETRIED
         if self._recovery is not None and self.retries > self._recovery.restarts and ended.code in RETRIED:
