@@ -22,6 +22,7 @@ from trainwright.operators import TARGETS
 from trainwright.operators.base import Target
 from trainwright.operators.kueue import releases as kueue
 from trainwright.plan.estimate.scaling import GPUS, scaling
+from trainwright.plan.guarantees import pair_guarantees
 from trainwright.plan.incident import takes_others
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
@@ -136,6 +137,7 @@ SHORT = {
     "exit codes": "codes",
     "SIGTERM save": "save",
     "restart of all ranks together": "restart",
+    "recovery in place": "place",
     "exact resume": "resume",
     "resume at another size": "reshard",
 }
@@ -192,9 +194,10 @@ def _cell(topology: Topology, target: Target, cluster: Cluster) -> str:
     answer = target.bind(topology.needs(), cluster)
     if isinstance(answer, Refusal):
         return "–"
-    kept = {guarantee.value for guarantee in answer.guarantees & topology.guarantees}
-    if kept >= SHORT.keys():
-        return "all"
+    kept = {guarantee.value for guarantee in pair_guarantees(topology, topology.needs(), answer)}
+    lacking = [short for guarantee, short in SHORT.items() if guarantee not in kept]
+    if len(lacking) < 2:
+        return " but ".join(["all", *lacking])
     return ", ".join(short for guarantee, short in SHORT.items() if guarantee in kept) or "runs"
 
 

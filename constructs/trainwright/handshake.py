@@ -79,6 +79,8 @@ class Guarantee(Enum):
     EXIT_CODES = "exit codes"
     SIGTERM_SAVE = "SIGTERM save"
     RESTART_ALL = "restart of all ranks together"
+    IN_PLACE = "recovery in place"
+    """Wherever the others can stay by what the target answers (:attr:`Recovery.takes_others`), whatever it lists."""
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
     SCRIPT_RESUME = "resume from what the script committed"

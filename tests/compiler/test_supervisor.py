@@ -165,7 +165,7 @@ def test_one_verdict_is_where_the_pods_number_themselves() -> None:
         own = command("x") | {"topology": (SHAPES | ALSO)[shape], "supervisor": "brought", "security": {"user": 1000}}
         run = on(target, **own)
         result = compiled(run, profile_for(target) | HAS_ONE)
-        assert (result.plan.guarantees == ("restart of all ranks together",)) == together
+        assert (result.plan.guarantees == ("restart of all ranks together", "recovery in place")) == together
         assert (result.plan.control is not None) == together
 
 

@@ -9,7 +9,7 @@ from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
-from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role, Variable
+from trainwright.handshake import Binding, Needs, Port, Ports, Process, Refusal, Rendezvous, Role, Variable
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.data import plan_data
@@ -27,6 +27,7 @@ from trainwright.plan.environment import (
 )
 from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
+from trainwright.plan.guarantees import plan_guarantees
 from trainwright.plan.incident import plan_recovery
 from trainwright.plan.model import (
     AmountPlan,
@@ -52,7 +53,6 @@ from trainwright.rendezvous.ray import RayPods
 from trainwright.run import CommandWorkload, Mount, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import BROUGHT_FOLDER, RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE, brought_command
 
 
@@ -298,7 +298,7 @@ def _plan(
         grace=planned.grace,
         gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
         security=security,
-        guarantees=_guarantees(run, inputs.needs, inputs.binding),
+        guarantees=plan_guarantees(run, inputs.needs, inputs.binding, planned.recovery),
         data=plan_data(run),
         placement=plan_placement(run, [role for role in inputs.binding.roles if pools[role.name] == inputs.pool]),
         control=planned.control,
@@ -460,31 +460,3 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
         http_port=ports.http,
         hosts=binding.ranks.host.replace("{name}", name),
     )
-
-
-_BY_LIBRARY = {Guarantee.SCRIPT_RESUME, Guarantee.SCRIPT_STEPS}
-
-
-def _guarantees(run: Run, needs: Needs, binding: Binding) -> tuple[str, ...]:
-    """The guarantees that target, topology, workload and engine all keep; an opaque command has none, or under our supervisor one
-    verdict where it is connected to the others. What a program saves when it is told to end is nobody's guarantee unless the run
-    says that it saves.
-    """
-    if isinstance(run.workload, CommandWorkload):
-        together = run.supervised and needs.rendezvous in LINKED and Guarantee.RESTART_ALL in binding.guarantees
-        return (Guarantee.RESTART_ALL.value,) if together else ()
-    kept = binding.guarantees & run.topology.guarantees
-    if isinstance(run.workload, ScriptWorkload):
-        saves = {Guarantee.SIGTERM_SAVE} if run.saved_by == "own" else set()
-        protocol = {Guarantee.EXIT_CODES} | saves if run.workload.protocol else set()
-        library = _BY_LIBRARY | {Guarantee.SIGTERM_SAVE} if run.saved_by == "script" else set()
-        kept &= {Guarantee.RESTART_ALL} | protocol | library
-    else:
-        kept -= _BY_LIBRARY | (_beyond(CAPABILITIES[engine]) if (engine := run.topology.engine) else set())
-    return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)
-
-
-def _beyond(engine: Capabilities) -> set[Guarantee]:
-    """What an engine cannot keep, wherever it runs."""
-    able = {Guarantee.SIGTERM_SAVE: engine.sigterm_save, Guarantee.RESHARD: engine.reshards}
-    return {guarantee for guarantee, kept in able.items() if not kept}

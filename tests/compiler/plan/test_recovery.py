@@ -10,10 +10,12 @@ from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.plan.test_impatient import QUEUED, kueue
 from tests.compiler.plan.test_incident import OPERATORS, jobs
 from tests.compiler.targets import on, profile_for
+from tests.compiler.test_supervisor import HAS_ONE
 from tests.pages import DOCS
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
+from trainwright.handshake import Guarantee
 from trainwright.operators import operator
 from trainwright.operators.ending import ContainerEnd, Controller, JobEnd, PodEnd, Replace
 from trainwright.operators.operator import Around
@@ -67,6 +69,16 @@ def test_a_run_that_says_nothing_recovers_in_place_and_a_whole_job_has_nothing_o
     assert told(whole) is None
     if target != "pytorch-job":
         assert ExitCode.RETRIES_SPENT not in codes(whole, "FailJob")
+
+
+@pytest.mark.parametrize("work", [{}, script("python", "train.py"), command("x") | {"supervisor": "brought"}])
+@pytest.mark.parametrize("target", KEPT)
+def test_the_plan_guarantees_it_where_nobody_is_in_the_way(target: str, work: Data) -> None:
+    asked: Data = {"target": target, "topology": {"nodes": 4}, "security": {"user": 1000}, **work}
+    for run, cluster, kept in ((IN_PLACE, HAS_ONE, True), ({"recovery": "whole-job"}, HAS_ONE, False), ({}, HAS_ONE | KAI, False)):
+        promised = compiled(asked | run, OPERATORS | cluster).plan.guarantees
+        assert (Guarantee.IN_PLACE.value in promised) == kept
+        assert Guarantee.RESTART_ALL.value in promised
 
 
 def controller(run: CompiledRun, kind: str) -> Controller:
