@@ -16,7 +16,7 @@ from tests.pages import DOCS
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
 from trainwright.handshake import Guarantee
-from trainwright.operators import operator
+from trainwright.operators import TARGETS, operator
 from trainwright.operators.ending import ContainerEnd, Controller, JobEnd, PodEnd, Replace
 from trainwright.operators.operator import Around
 from trainwright.report.plan import plan_lines
@@ -75,10 +75,32 @@ def test_a_run_that_says_nothing_recovers_in_place_and_a_whole_job_has_nothing_o
 @pytest.mark.parametrize("target", KEPT)
 def test_the_plan_guarantees_it_where_nobody_is_in_the_way(target: str, work: Data) -> None:
     asked: Data = {"target": target, "topology": {"nodes": 4}, "security": {"user": 1000}, **work}
-    for run, cluster, kept in ((IN_PLACE, HAS_ONE, True), ({"recovery": "whole-job"}, HAS_ONE, False), ({}, HAS_ONE | KAI, False)):
-        promised = compiled(asked | run, OPERATORS | cluster).plan.guarantees
+    whole: Data = {"recovery": "whole-job"}
+    for run, cluster, kept in ((IN_PLACE, {}, True), (whole, {}, False), ({}, KAI, False)):
+        promised = compiled(asked | run, OPERATORS | HAS_ONE | cluster).plan.guarantees
         assert (Guarantee.IN_PLACE.value in promised) == kept
         assert Guarantee.RESTART_ALL.value in promised
+
+
+def oldest(target: str) -> Data:
+    """A cluster with the oldest releases of all that a target needs."""
+    carrier, stated = TARGETS[target], dict(OPERATORS["operators"])
+    for one in (carrier.operator, *carrier.depends_on):
+        if one:
+            stated[one.name] = stated[one.name] | {"version": ".".join(map(str, one.releases.first))}
+    return {"operators": stated, "kubernetes": ".".join(map(str, carrier.minimum_kubernetes))}
+
+
+@pytest.mark.parametrize("target", [*KEPT, "xgboost-job"])
+def test_no_supported_release_differs(target: str) -> None:
+    """Of operators and of Kubernetes. A pod template alone may be in another place: Trainer 2.0 patches nothing of it."""
+    asked, cluster = on(target), oldest(target)
+    old, new = compiled(asked, cluster), compiled(asked, OPERATORS)
+    assert told(old) == (3, 900)
+    assert said_of_it(asked | IN_PLACE, cluster) == []
+    of_old, of_new = ([{**job, "template": None} for job in jobs([*one.manifests])] for one in (old, new))
+    assert of_old == of_new
+    assert bool(of_old) == (target not in ("pytorch-job", "xgboost-job"))
 
 
 def controller(run: CompiledRun, kind: str) -> Controller:
