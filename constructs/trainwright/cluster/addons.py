@@ -88,7 +88,7 @@ class Scheduling(Model):
     """Volcano queue -> resource -> the most that all of its jobs may have together: `capability` of the Queue."""
     staleness_grace: Duration | None = None
     """KAI's `--default-staleness-grace-period`, by default 60s, after which it evicts the rest of a gang that has fewer pods than
-    its minimum; null: KAI does not place the pods.
+    its minimum; null: that default where profile or run name `kai-scheduler`, and elsewhere KAI does not place the pods.
     """
     with_kueue: bool = False
     """Whether gang scheduling stays on for runs in a Kueue queue; two runs can then wait for each other."""

@@ -13,6 +13,9 @@ from trainwright.topology import LINKED
 from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
+KAI, STALENESS_GRACE = "kai-scheduler", Duration.parse("60s")
+"""Its name in pods, and how long it leaves a gang below its minimum alone where nobody tells it otherwise
+(NVIDIA/KAI-Scheduler, pkg/common/constants/constants.go, cmd/scheduler/app/options/options.go)."""
 
 
 def delay(failures: int) -> int:
@@ -88,7 +91,7 @@ class Impatient(NamedTuple):
 
 
 def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> Iterator[Impatient]:
-    """Those that the profile states, and what they do to a run (kubernetes-sigs/kueue, pkg/controller/core,
+    """Those that the profile states or the pods name, and what they do to a run (kubernetes-sigs/kueue, pkg/controller/core,
     workload_controller.go; NVIDIA/KAI-Scheduler, actions/stalegangeviction; kubernetes-sigs/jobset, pod_controller.go).
 
     Args:
@@ -102,13 +105,21 @@ def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[st
         said = f"Kueue suspends the whole run where not all pods are ready {waits.timeout} after it is admitted{again}"
         stated = "timeout" if waits.recovery_timeout is None else "recovery_timeout"
         yield Impatient(f"{said}, and queues it again{times}", recovery, f"cluster:/kueue/wait_for_pods_ready/{stated}")
-    if needs.most_nodes > 1 and (grace := cluster.scheduling.staleness_grace):
+    if needs.most_nodes > 1 and (grace := _staleness_grace(run, cluster, operators)):
         said = f"KAI evicts the other pods {grace} after one is lost, where fewer than its gang's minimum are left"
         yield Impatient(said, grace, "cluster:/scheduling/staleness_grace")
     jobset = cluster.operators.get("jobset")
     if "jobset" in operators and needs.most_nodes > 1 and jobset and jobset.exclusive_placement:
         said = "JobSet deletes all other pods where that of node 0 comes back in another place"
         yield Impatient(said, None, "cluster:/operators/jobset/exclusive_placement", anyway=True)
+
+
+def _staleness_grace(run: Run, cluster: Cluster, operators: Collection[str]) -> Duration | None:
+    """KAI's; None where it does not place the pods, by all that profile and run say."""
+    flags = (cluster.operators[name].gang_scheduler for name in operators if name in cluster.operators)
+    overridden = f'"schedulerName":"{KAI}"' in run.overrides.model_dump_json()
+    placed = overridden or KAI in (cluster.scheduling.name, *flags)
+    return cluster.scheduling.staleness_grace or (STALENESS_GRACE if placed else None)
 
 
 def evicting(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> list[Impatient]:

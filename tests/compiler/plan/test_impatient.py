@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.compiler.example import Data, compiled, findings
+from tests.compiler.example import Data, compiled, findings, patched, pod
 from tests.compiler.findings.page import overlay
 from tests.compiler.manifest.data.prepared import MOUNT, SOURCE
 from tests.compiler.targets import on, profile_for
@@ -24,6 +24,10 @@ def kueue(version: str = "0.19.2", **stated: Any) -> Data:
 
 
 KAI: Data = {"scheduling": {"staleness_grace": "60s"}}
+NAMES_KAI = pod({"schedulerName": "kai-scheduler"})
+NAMES_KAI_TOO: Data = {"spec": {"template": {"spec": {"schedulerName": "kai-scheduler"}}}}
+IS_KAI: Data = {"scheduling": {"gang": "coscheduling", "version": "0.34", "scheduler_name": "kai-scheduler"}}
+EVICTS = "KAI evicts the other pods 1 min after one is lost, where fewer than its gang's minimum are left"
 SUSPENDS = "Kueue suspends the whole run where not all pods are ready"
 EXCLUSIVE: Data = {"operators": {"jobset": {"exclusive_placement": True}}}
 
@@ -36,7 +40,11 @@ EXCLUSIVE: Data = {"operators": {"jobset": {"exclusive_placement": True}}}
     (QUEUED, kueue(recovery_timeout="15m", backoff_limit=3),
      f"{SUSPENDS} 5 min after it is admitted; and 15 min after one is lost, and queues it again, 3 times at most"),
     ({}, kueue(), None), (QUEUED, {**kueue(), "kueue": {"version": "0.19.2"}}, None),
-    ({}, KAI, "KAI evicts the other pods 1 min after one is lost, where fewer than its gang's minimum are left"),
+    ({}, KAI, EVICTS), (NAMES_KAI, {}, EVICTS), (patched("Job", NAMES_KAI_TOO), {}, EVICTS), ({}, IS_KAI, EVICTS),
+    (NAMES_KAI, {"scheduling": {"staleness_grace": "1h"}}, EVICTS.replace("1 min", "1 h")),
+    (pod({"schedulerName": "other"}), {}, None),
+    (on("pytorch-job"), {"operators": {"training-operator": {"gang_scheduler": "kai-scheduler"}}}, EVICTS),
+    (on("indexed-job"), {"operators": {"training-operator": {"version": "1.9", "gang_scheduler": "kai-scheduler"}}}, None),
     ({"topology": {"nodes": 1}}, KAI, None),
     (on("job-set"), EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
     (on("train-job"), EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
@@ -55,6 +63,7 @@ def test_the_plan_says_what_they_do(run: Data, profile: Data, row: str | None) -
     (QUEUED, kueue("0.15.3", timeout="1m"), None, ""), (QUEUED, kueue(timeout="1m", recovery_timeout="0s"), None, ""),
     ({**QUEUED, "on_disruption": "fail"}, kueue(recovery_timeout="3m"), None, ""),
     ({}, KAI, "/scheduling/staleness_grace", "lost 4 times comes back after 80 s"),
+    (NAMES_KAI, {}, "/scheduling/staleness_grace", "lost 4 times comes back after 80 s"),
     (on("pytorch-job"), KAI, None, ""),
     ({**QUEUED, **FETCHES}, kueue(timeout="11m"), "/kueue/wait_for_pods_ready/timeout", "lets them wait 30 min"),
     ({**QUEUED, **FETCHES, "peer_wait": "4m"}, kueue(timeout="11m"), None, ""), (FETCHES, kueue(timeout="5m"), None, ""),

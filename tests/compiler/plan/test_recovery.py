@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled, findings, script
-from tests.compiler.plan.test_impatient import QUEUED, kueue
+from tests.compiler.plan.test_impatient import NAMES_KAI, QUEUED, kueue
 from tests.compiler.plan.test_incident import OPERATORS, jobs
 from tests.compiler.targets import on, profile_for
 from tests.compiler.test_supervisor import HAS_ONE
@@ -165,6 +165,7 @@ def test_one_pod_waits_for_nobody() -> None:
     ({"target": "job-set"}, EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place",
      "/operators/jobset/exclusive_placement"),
     ({"target": "indexed-job"}, KAI, "KAI evicts the other pods 1 min after one is lost", "/scheduling/staleness_grace"),
+    ({"target": "indexed-job", **NAMES_KAI}, OPERATORS, "KAI evicts the other pods 1 min", "/scheduling/staleness_grace"),
     ({"target": "indexed-job", **QUEUED}, kueue(timeout="10m"), "Kueue suspends the whole run",
      "/kueue/wait_for_pods_ready/timeout"),
 ])  # fmt: skip
