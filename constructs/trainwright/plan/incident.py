@@ -13,6 +13,8 @@ from trainwright.topology import LINKED
 from trainwright.units import Duration
 
 FIRST_SECONDS, MOST_SECONDS = 10, 600
+LOSSES = range(1, 8)
+"""Of one pod: from the last on, the delay grows no more."""
 KAI, STALENESS_GRACE = "kai-scheduler", Duration.parse("60s")
 """Its name in pods, and how long it leaves a gang below its minimum alone where nobody tells it otherwise
 (NVIDIA/KAI-Scheduler, pkg/common/constants/constants.go, cmd/scheduler/app/options/options.go)."""
@@ -60,7 +62,7 @@ def takes_others(needs: Needs, binding: Binding) -> str:
 
 def incident(binding: Binding, needs: Needs, supervised: bool, recovery: RecoveryPlan | None = None) -> str:
     """What comes back, and when; empty where that is not known."""
-    first, *more = (delay(number) for number in range(1, 8))
+    first, *more = map(delay, LOSSES)
     after = f"{first} s, then {', '.join(map(str, more))} s where the same pod is lost again"
     if recovery and recovery.in_place:
         back = f"after {after}" if delayed(binding, supervised) else "at once"
@@ -130,4 +132,4 @@ def evicting(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str
 
 def loss_beyond(limit: Duration) -> int | None:
     """The first loss of one pod after which the Job controller makes the next one later than that; None where it never does."""
-    return next((failures for failures in range(1, 8) if delay(failures) > limit.seconds), None)
+    return next((failures for failures in LOSSES if delay(failures) > limit.seconds), None)

@@ -16,7 +16,7 @@ from trainwright.manifest.template.volumes import shared_memory
 from trainwright.model import Model, changed_fields
 from trainwright.plan.estimate.scaling import Efficiency
 from trainwright.plan.estimate.scaling import scaling as scaling_of
-from trainwright.plan.incident import impatient, incident
+from trainwright.plan.incident import LOSSES, delay, delayed, impatient, incident
 from trainwright.plan.model import (
     AmountPlan,
     BatchPlan,
@@ -310,7 +310,15 @@ def lost_pods(compiled: CompiledRun) -> str:
     others = (resolution.needs.nodes - 1) * resolution.needs.gpus_per_node
     if recovery is None or not recovery.in_place or others < 1:
         return said
-    return f"{said}. {counted(others, 'GPU')} that wait so long cost {others * recovery.wait.seconds / 3600:.3g} GPU-hours"
+    most, gpus = recovery.wait.seconds, counted(others, "GPU")
+    if not delayed(resolution.binding, resolution.supervised):
+        return f"{said}. {gpus} that wait so long cost {_gpu_hours(others, most)} GPU-hours"
+    first, *more = (_gpu_hours(others, min(delay(number), most)) for number in LOSSES)
+    return f"{said}. {gpus} that wait cost {first}, then {', '.join(more)} GPU-hours, and {_gpu_hours(others, most)} at most"
+
+
+def _gpu_hours(gpus: int, seconds: int) -> str:
+    return f"{float(f'{gpus * seconds / 3600:.2g}'):,g}"
 
 
 def waits(compiled: CompiledRun) -> str:

@@ -135,15 +135,26 @@ def test_a_pod_that_spends_its_own_retries_ends_the_run(target: str, kind: str) 
     assert last.failed
 
 
-@pytest.mark.parametrize(("target", "said"), [
-    ("indexed-job", "that pod alone comes back after 10 s, then 20, 40, 80, 160, 320, 600 s where the same pod is lost"),
-    ("train-job", "that pod alone comes back after 10 s"),
-    ("pytorch-job", "that pod alone comes back at once; the others stay, and wait for it, up to 15 min; a rank"),
+EACH = "0.067, then 0.13, 0.27, 0.53, 1.1, 2.1, 4 GPU-hours, and 6 at most"
+
+
+@pytest.mark.parametrize(("target", "said", "cost"), [
+    ("indexed-job", "that pod alone comes back after 10 s, then 20, 40, 80, 160, 320, 600 s where the same pod is lost", EACH),
+    ("job-set", "that pod alone comes back after 10 s", EACH),
+    ("train-job", "that pod alone comes back after 10 s", EACH),
+    ("pytorch-job", "that pod alone comes back at once; the others stay, and wait for it, up to 15 min; a rank", "6 GPU-hours"),
 ])  # fmt: skip
-def test_the_plan_says_what_waiting_may_cost(target: str, said: str) -> None:
+def test_the_plan_says_what_waiting_may_cost(target: str, said: str, cost: str) -> None:
+    """24 GPUs for 10, 20, 40, 80, 160, 320 and 600 s, and for 15 min."""
     row = lost_pods(made({"target": target, "topology": {"nodes": 4, "gpus_per_node": 8}}))
     assert row.startswith(said)
-    assert row.endswith("24 GPUs that wait so long cost 6 GPU-hours")
+    assert row.endswith(f". 24 GPUs that wait {'' if cost == EACH else 'so long '}cost {cost}")
+
+
+def test_nobody_waits_longer_than_the_run_lets_them() -> None:
+    size: Data = {"topology": {"nodes": 4096, "gpus_per_node": 8}, **script("python", "train.py")}
+    run: Data = {"target": "indexed-job", "recovery_wait": "3m", **size}
+    assert lost_pods(made(run)).endswith("cost 91, then 180, 360, 730, 1,500, 1,600, 1,600 GPU-hours, and 1,600 at most")
 
 
 def test_the_page_says_how_long_the_others_wait() -> None:
