@@ -23,7 +23,7 @@ from trainwright.operators.base import Target
 from trainwright.operators.kueue import releases as kueue
 from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.guarantees import pair_guarantees
-from trainwright.plan.incident import takes_others
+from trainwright.plan.incident import delay, delayed, takes_others
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
 from trainwright.report.rows import share
@@ -188,6 +188,22 @@ def recovery_table(topologies: Mapping[str, Topology], targets: Sequence[Target]
                 found.setdefault(takes_others(needs, answer), []).append(name)
         rows += [(target.title, "; ".join(names), reason or "**in place**") for reason, names in found.items()]
     return table(("target", "topology", "in place, or why not"), rows)
+
+
+def incident_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
+    """A Markdown table: where each loss of a pod makes the next one later, and by how much."""
+    shown, rows = (1, 2, 3, 7), []
+    for target in targets:
+        found = [(needs, target.bind(needs, cluster)) for needs in (topology.needs() for topology in topologies.values())]
+        pairs = [(needs.talk, answer) for needs, answer in found if isinstance(answer, Binding)]
+        works = {
+            "under the supervisor": any(talk and delayed(binding, True) for talk, binding in pairs),
+            "a command": any(talk and delayed(binding, False) for talk, binding in pairs),
+            "independent pods": any(not talk and delayed(binding, False) for talk, binding in pairs),
+        }
+        if said := ", ".join(work for work, waits in works.items() if waits):
+            rows.append((target.title, said, *(f"{delay(loss)} s" for loss in shown)))
+    return table(("target", "where", "1st loss of an index", "2nd", "3rd", "7th and later"), rows)
 
 
 def _cell(topology: Topology, target: Target, cluster: Cluster) -> str:
