@@ -199,6 +199,7 @@ def test_a_killed_rank_and_a_damaged_checkpoint_cost_steps_and_nothing_else(tmp_
     verdict = outcome.verdict.as_json()
     assert outcome.status == "Complete", outcome.message
     [made] = verdict["faults"]
+    assert made["replaced"] == [], "a rank that is lost costs no pod"
     damaged = int(Path(made["damaged"]).name.partition(".")[0].removeprefix("step-"))
     beside = (damaged - 10, damaged + 10)  # there is one every 10 steps; the next may have been under way
     assert made["resumed_from"] in beside, "the newest does not verify"
