@@ -163,7 +163,8 @@ class Pods:
     def journal(self, event: str) -> list[dict[str, Any]]:
         if not self.journal_path.exists():
             return []
-        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        *whole, _ = self.journal_path.read_text().split("\n")  # what stands behind the last one is half a line, if anything
+        lines = [json.loads(line) for line in whole]
         return [line for line in lines if line["event"] == event]
 
     def lose(self, pod: PodProcess) -> None:
