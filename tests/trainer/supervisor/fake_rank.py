@@ -6,7 +6,8 @@ begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, 
 takes N milliseconds (others: 10), ``commit:N`` commits at tick N and goes on for ever, ``stuck`` does not stop when told,
 ``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks, ``segment:N`` leaves a segment of shared
 memory and fails in tick N. Behaviours of attempts are separated by ``;``, and the last one goes on. What it did is appended to
-``FAKE_JOURNAL``.
+``FAKE_JOURNAL``. A rank whose end is that of the attempt begins once all have started: those that are killed before behave in the
+next attempt as if there had been none.
 """
 
 from __future__ import annotations
@@ -61,6 +62,13 @@ def plan() -> tuple[str, list[int]]:
     earlier = sum(line["event"] == "started" and line["rank"] == RANK for line in journal())
     kind, *numbers = behaviours[min(earlier, len(behaviours) - 1)].split(":")
     return kind, [int(number) for number in numbers]
+
+
+def wait_for_all() -> None:
+    """Until every rank of this attempt has started."""
+    attempt, size = os.environ[ATTEMPT_ENV], int(os.environ["WORLD_SIZE"])
+    while sum(line["event"] == "started" and line["attempt"] == attempt for line in journal()) < size:
+        time.sleep(0.02)
 
 
 def end(code: int) -> NoReturn:
@@ -132,6 +140,8 @@ def main() -> None:
         stacks=int(os.environ[STACKS_FD_ENV]), session=os.getsid(0), resume_before=os.environ.get(RESUME_BEFORE_ENV),
         attempt=os.environ[ATTEMPT_ENV], ghosts=ghosts(), segments=segments(),
     )
+    if kind in ("fail", "exit", "abort", "hang"):
+        wait_for_all()
     if kind == "mute":
         print("mute", flush=True)
         time.sleep(600)
