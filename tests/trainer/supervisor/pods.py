@@ -217,12 +217,14 @@ class Run(Pods):
         return codes
 
     def wait_for_ranks(self) -> dict[int, int]:
-        """Process ids by rank, once all ranks have started and every pod's metrics show a step of training."""
+        """Process ids by rank, once all ranks have started."""
         wait_until(lambda: len(self.journal("started")) == self.spec.world.size, "all ranks started")
         return {line["rank"]: line["pid"] for line in self.journal("started")}
 
     def wait_for_training(self) -> dict[int, int]:
+        """Process ids by rank, once all ranks train and every pod's metrics show a step, which any of its ranks may have said."""
         pids = self.wait_for_ranks()
+        wait_until(lambda: len(self.journal("training")) == self.spec.world.size, "all ranks train", told=self.logs)
         for pod in self.pods:
             pod.wait_for_a_step()
         return pids
