@@ -168,8 +168,9 @@ class Pods:
         return [line for line in lines if line["event"] == event]
 
     def lose(self, pod: PodProcess) -> None:
-        """End every process of a pod at once, as a node does that fails."""
+        """End every process of a pod at once, as a node does that fails. Its ports are free afterwards."""
         kill_tree(pod.process.pid)
+        pod.process.wait(PATIENCE_SECONDS)
 
     def signal_all(self, pod: PodProcess, number: int) -> None:
         """Stop every process of a pod, or let it go on, as a node does that freezes."""
