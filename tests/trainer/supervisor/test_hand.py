@@ -33,6 +33,8 @@ STEPS = """
         n += 1
         time.sleep(pause)
         run.step(n, loss=1 / n, samples=8 * n, learning_rate=0.5)
+        if n == 1:
+            open(os.path.join(folder, f"steps-{run.world.rank}"), "w").close()
     open(os.path.join(folder, f"rank-{run.world.rank}"), "w").write(str(n))
 """
 
@@ -43,6 +45,11 @@ def script(source: str, *arguments: object, **options: Any) -> dict[str, Any]:
 
 def stopped_at(folder: Path, ranks: int) -> set[int]:
     return {int((folder / f"rank-{rank}").read_text()) for rank in range(ranks)}
+
+
+def wait_for_ranks(run: Run, folder: Path) -> None:
+    """Until all have asked whether to stop. Metrics come from the first one of each pod."""
+    wait_until(lambda: len(list(folder.glob("steps-*"))) == run.spec.world.size, "all ranks ask when to stop", told=run.logs)
 
 
 def wait_for_steps(run: Run) -> None:
@@ -59,6 +66,7 @@ def test_all_ranks_stop_at_one_step(new_run: NewRun, tmp_path: Path) -> None:
     """Ranks of different speed, which never meet, so that only the agreement brings them to one step."""
     run = new_run(nodes=2, processes=2, work=script(STEPS + "    run.stopped()\n", tmp_path))
     run.start_all()
+    wait_for_ranks(run, tmp_path)
     wait_for_steps(run)
     run.pods[1].process.send_signal(signal.SIGTERM)
     assert run.wait() == [ExitCode.PREEMPTED_SAVED] * 2, run.logs()
@@ -99,6 +107,7 @@ def test_what_is_measured_is_served(new_run: NewRun, tmp_path: Path) -> None:
     assert float(found["learning_rate"]) == 0.5
     assert float(found["step_seconds"]) > 0.002
     assert float(found["last_step_timestamp_seconds"]) > 1.7e9
+    wait_for_ranks(run, tmp_path)
     pod.process.send_signal(signal.SIGTERM)
     assert run.wait() == [ExitCode.PREEMPTED_SAVED]
     assert pod.message().step == stopped_at(tmp_path, 2).pop()
