@@ -77,11 +77,11 @@ class PodProcess:
     ended_at: float = 0.0
 
     def log(self) -> list[dict[str, Any]]:
-        """Its events so far; lines of others on the same output are passed over."""
+        """Its events so far. What others have put on the same output is passed over, also the half of a line before an event."""
         events = []
         for line in self.log_path.read_text().splitlines():
             try:
-                events.append(json.loads(line))
+                events.append(json.loads(line[max(0, line.find('{"ts"')):]))
             except ValueError:
                 continue
         return [event for event in events if isinstance(event, dict)]

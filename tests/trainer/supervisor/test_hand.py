@@ -198,7 +198,7 @@ def test_programs_that_a_script_starts_have_no_part(new_run: NewRun, tmp_path: P
         import os, subprocess, sys
         from trainwright_trainer import run
         run.step(1)
-        child = "from trainwright_trainer.run.hand import hand; hand().step(9, {}); print('child', hand().link)"
+        child = "from trainwright_trainer.run.hand import hand; hand().step(9, {}); print(f'child {hand().link}')"
         subprocess.run([sys.executable, "-c", child], check=True)
         if os.fork() == 0:
             run.step(901)
@@ -241,7 +241,7 @@ def test_a_folder_with_the_hand_alone_is_enough(new_run: NewRun, tmp_path: Path,
     package = Path(trainwright_trainer.__file__).parent
     (tmp_path / "alone/trainwright_trainer").mkdir(parents=True)
     subprocess.run(["cp", "-r", package / "__init__.py", package / "run", tmp_path / "alone/trainwright_trainer"], check=True)
-    source = STEPS.replace("n = 0\n", "n = 0\n    print('from', run.__file__, flush=True)\n") + "    run.stopped()\n"
+    source = STEPS.replace("n = 0\n", "n = 0\n    print(f'from {run.__file__}', flush=True)\n") + "    run.stopped()\n"
     words = ["env", f"PYTHONPATH={tmp_path / 'alone'}", python, "-S", "-c", textwrap.dedent(source), str(tmp_path)]
     run = new_run(nodes=1, work={"kind": "script", "command": words})
     run.start_all()

@@ -57,7 +57,8 @@ def test_success_writes_the_marker_and_is_not_run_again(new_run: NewRun, tmp_pat
 
 
 def test_its_environment_is_torchs(new_run: NewRun) -> None:
-    run = new_run(nodes=2, processes=2, work=script("import os; print('rank', os.environ['RANK'], os.environ['MASTER_ADDR'])"))
+    source = "import os; print('rank {RANK} {MASTER_ADDR}'.format_map(os.environ))"  # at once: several words are several writes
+    run = new_run(nodes=2, processes=2, work=script(source))
     run.start_all()
     assert run.wait() == [0, 0]
     assert f"rank 3 {run.spec.world.meeting.host}" in run.pods[1].log_path.read_text()
