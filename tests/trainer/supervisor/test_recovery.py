@@ -208,7 +208,8 @@ def test_a_name_server_that_still_gives_the_old_address_of_node_0(new_run: NewRu
         assert new.address != old
         stranger.accept()[0].close()
         run.pods[1].wait_for_event("not_node_0")
-    names.write_text(json.dumps({"node-0.fake": new.address}))
+    names.with_suffix(".new").write_text(json.dumps({"node-0.fake": new.address}))
+    names.with_suffix(".new").rename(names)  # it is looked up all the time
     assert [run.pods[1].wait(), new.wait()] == [ExitCode.DONE] * 2, run.logs()
 
 
