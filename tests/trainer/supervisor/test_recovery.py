@@ -214,13 +214,13 @@ def test_a_name_server_that_still_gives_the_old_address_of_node_0(new_run: NewRu
 
 
 def test_a_pod_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
-    run = recovering(new_run, 3, wait=1)
+    run = recovering(new_run, 3, wait=6)
     run.plans = {"*": TRAINS}
     run.start_all()
     wait_for_attempt(run, 1)
     run.lose(run.pods[1])
     assert [run.pods[node].wait() for node in (0, 2)] == [ExitCode.PEER_LOST] * 2, run.logs()
-    assert "1 of 3 nodes did not come back within 1 s: 1; the attempt before ended because node 1 (" in last_words(run, 2)
+    assert "1 of 3 nodes did not come back within 6 s: 1; the attempt before ended because node 1 (" in last_words(run, 2)
 
 
 def test_node_0_that_does_not_come_back_is_not_awaited_for_ever(new_run: NewRun) -> None:
