@@ -410,9 +410,15 @@ def test_orphans_are_gone_before_the_next_attempt(new_run: NewRun) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in line["pids"])
 
 
+def until(seen: Path, rank: int) -> str:
+    """A rank that is killed before it has left its mark would take the next attempt for its first."""
+    return f"until test -e {seen}-{rank}; do sleep 0.05; done"
+
+
 def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    command = ["sh", "-c", f"test -e {seen}-$RANK && exit 0; touch {seen}-$RANK; test $RANK = 1 && exit 3; sleep 600"]
+    fails = f"test $RANK = 1 && {{ {until(seen, 0)}; exit 3; }}"
+    command = ["sh", "-c", f"test -e {seen}-$RANK && exit 0; touch {seen}-$RANK; {fails}; sleep 600"]
     work = {"kind": "script", "command": command, "state_directory": str(tmp_path / "state")}
     run = recovering(new_run, work=work)
     run.start_all()
@@ -424,7 +430,8 @@ def test_a_script_is_started_again(new_run: NewRun, tmp_path: Path) -> None:
 def test_a_script_that_is_done_while_the_attempt_ends_takes_part_in_the_next(new_run: NewRun, tmp_path: Path) -> None:
     """It has two seconds after the failure of rank 1. Rank 2 uses them up, so that the verdict is not there before."""
     seen = tmp_path / "seen"
-    first = f"case $RANK in 0) until test -e {tmp_path}/go; do sleep 0.05; done;; 1) exit 3;; 2) sleep 600;; esac"
+    fails = f"{until(seen, 0)}; {until(seen, 2)}; exit 3"
+    first = f"case $RANK in 0) until test -e {tmp_path}/go; do sleep 0.05; done;; 1) {fails};; 2) sleep 600;; esac"
     command = ["sh", "-c", f"test -e {seen}-$RANK && exit 0; touch {seen}-$RANK; {first}"]
     run = recovering(new_run, 3, work={"kind": "script", "command": command, "state_directory": str(tmp_path / "state")})
     run.start_all()
