@@ -448,9 +448,16 @@ def test_ranks_of_torch_are_forked_from_what_has_their_libraries_imported(new_ru
     run = recovering(new_run, 1, 2, work=work)
     run.rank = None
     [pod] = run.start_all()
-    pod.wait_for_event("template_ready")
+    for name in ("template_ready", "checkpoint_committed"):
+        pod.wait_for_event(name)
     os.kill(pod.wait_for_event("ranks_started")["pids"][0], signal.SIGKILL)
-    wait_until(lambda: len([event for event in pod.log() if event["event"] == "run_started"]) == 2, "it trains", told=run.logs)
+
+    def trains_again() -> bool:
+        """A commit takes both ranks; before its first step, one that is told to end has nothing to save."""
+        said = [event["event"] for event in pod.log()]
+        return said.count("run_started") == 2 and "checkpoint_committed" in said[len(said) - said[::-1].index("run_started"):]
+
+    wait_until(trains_again, "it trains", told=run.logs)
     [_, forked] = [event["pids"] for event in pod.log() if event["event"] == "ranks_started"]
     for pid in forked:
         assert b"trainwright_trainer.rank.template" in Path(f"/proc/{pid}/cmdline").read_bytes()
