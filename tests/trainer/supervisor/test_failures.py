@@ -158,9 +158,9 @@ def test_a_rank_that_exits_without_a_word(new_run: NewRun) -> None:
 
 def test_orphans_are_adopted_and_leave_with_the_pod(new_run: NewRun) -> None:
     run = new_run(nodes=1, processes=1)
-    run.plans = {"*": "leak:200"}
+    run.plans = {"*": "leak:100000"}
     [pod] = run.start_all()
-    wait_until(lambda: bool(run.journal("orphans")), "orphans are there")
+    run.wait_for_training()
     [line] = run.journal("orphans")
     in_group, in_own_session = line["pids"]
     for pid in line["pids"]:
@@ -168,5 +168,6 @@ def test_orphans_are_adopted_and_leave_with_the_pod(new_run: NewRun) -> None:
     os.kill(in_group, signal.SIGKILL)
     wait_until(lambda: not os.path.exists(f"/proc/{in_group}"), "a dead orphan is reaped while the run goes on")
     assert is_running(in_own_session)
-    assert run.wait() == [0], run.logs()
+    pod.process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_SAVED], run.logs()
     wait_until(lambda: not os.path.exists(f"/proc/{in_own_session}"), "nobody is left behind")
