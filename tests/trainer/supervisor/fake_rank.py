@@ -3,11 +3,11 @@
 ``FAKE_PLANS`` maps a rank's number (or ``*``) to its behaviour: ``finish:N`` does N ticks and is done (the default is 30),
 ``fail:CODE:N`` reports a code before tick N, ``exit:CODE:N`` exits without a word, ``abort:N`` aborts, ``starting`` never
 begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, ``slow:N`` says that its own part of a step
-takes N milliseconds (others: 10), ``commit:N`` commits at tick N and goes on for ever, ``stuck`` does not stop when told,
-``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks, ``segment:N`` leaves a segment of shared
-memory and fails in tick N. Behaviours of attempts are separated by ``;``, and the last one goes on. What it did is appended to
-``FAKE_JOURNAL``. A rank whose end is that of the attempt begins once all have started: those that are killed before behave in the
-next attempt as if there had been none.
+takes N milliseconds (others: 10), ``commit`` commits once the file in ``FAKE_GO`` is there and goes on for ever, ``stuck`` does
+not stop when told, ``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks, ``segment:N`` leaves a
+segment of shared memory and fails in tick N. Behaviours of attempts are separated by ``;``, and the last one goes on. What it did
+is appended to ``FAKE_JOURNAL``. A rank whose end is that of the attempt begins once all have started: those that are killed before
+behave in the next attempt as if there had been none.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def leave_orphans() -> None:
 
 
 def train(link: Link, kind: str, numbers: list[int]) -> None:
-    last = numbers[-1] if numbers and kind not in ("slow", "commit") else 10**9
+    last = numbers[-1] if numbers and kind != "slow" else 10**9
     committed: int | None = None
     link.phase("training", 0)
     for tick in range(1, 10**9):
         action = link.boundary(tick)
         if tick == 2:
             note("training")
-        if action == "save" or (kind == "commit" and tick == numbers[0]):
+        if action == "save" or (kind == "commit" and committed is None and os.path.exists(os.environ["FAKE_GO"])):
             note("save", tick=tick)
             committed = tick - 1
             link.phase("saving", committed)

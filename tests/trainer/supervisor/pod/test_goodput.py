@@ -114,9 +114,10 @@ def test_attempts_without_a_commit_are_counted_until_there_is_one(new_run: NewRu
         run.start_all()
         assert run.wait() == [ExitCode.INTERNAL], run.logs()
     run.pods.clear()
-    run.plans = {"*": "commit:100"}
-    pod = run.start(0)
+    run.plans, go = {"*": "commit"}, run.directory / "go"
+    pod = run.start(0, environment={"FAKE_GO": str(go)})
     pod.wait_for_event("supervisor_started")
     wait_until(lambda: f"\n{EMPTY_ATTEMPTS} 3.0" in pod.get("/metrics")[1], "the third attempt", told=run.logs)
     assert f"\n{EMPTY_ATTEMPTS}_limit 3.0" in pod.get("/metrics")[1]
+    go.touch()
     wait_until(lambda: f"\n{EMPTY_ATTEMPTS} 0.0" in pod.get("/metrics")[1], "a commit", told=run.logs)
