@@ -96,7 +96,9 @@ def test_more_connections_than_descriptors(new_run: NewRun) -> None:
     leader.wait_for_event("waiting_for_peers")
     _, hard = resource.prlimit(leader.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(leader.process.pid, resource.RLIMIT_NOFILE, (SPARE_CONNECTIONS + 40, hard))
+    leader.process.send_signal(signal.SIGSTOP)  # else it may drop some before others come
     strangers = [dial(run, leader) for _ in range(2 * SPARE_CONNECTIONS)]
+    leader.process.send_signal(signal.SIGCONT)
     leader.wait_for_event("connection_not_accepted")
     leader.wait_for_event("connection_dropped")
     run.start(1)
