@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -95,10 +94,8 @@ def test_a_pod_that_falls_silent_is_lost_and_comes_again(new_run: NewElasticRun)
     run = new_run()
     first, second = run.start(0), run.start(1)
     run.wait_for_size(2)
-    incident = time.monotonic()
     run.signal_all(second, signal.SIGSTOP)
-    run.wait_for_size(1)
-    assert time.monotonic() - incident < 40, run.logs()
+    run.wait_for_size(1)  # for half as long as a watchdog does
     assert [event["reason"] for event in first.log() if event["event"] == "peer_lost"] == [
         "1 node of this round fell silent: the others go on without them"
     ]
