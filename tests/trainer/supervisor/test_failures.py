@@ -80,13 +80,14 @@ def test_a_silent_supervisor_ends_every_pod(new_run: NewRun, node: int) -> None:
 def test_a_pod_that_is_frozen_for_a_while_is_not_lost(new_run: NewRun, node: int) -> None:
     """By the limit that holds where a specification states none."""
     run = new_run(nodes=2)
-    run.plans = {"*": "finish:200"}
+    run.plans = {"*": "finish:100000"}
     run.start_all()
     run.wait_for_training()
     run.pods[node].process.send_signal(signal.SIGSTOP)
     time.sleep(10)
     run.pods[node].process.send_signal(signal.SIGCONT)
-    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+    run.pods[node].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_SAVED] * 2, run.logs()
 
 
 def test_a_permanent_failure_keeps_its_code_and_its_words(new_run: NewRun) -> None:
