@@ -6,8 +6,8 @@ begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, 
 takes N milliseconds (others: 10), ``commit`` commits once the file in ``FAKE_GO`` is there and goes on for ever, ``stuck`` does
 not stop when told, ``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks, ``segment:N`` leaves a
 segment of shared memory and fails in tick N. Behaviours of attempts are separated by ``;``, and the last one goes on. What it did
-is appended to ``FAKE_JOURNAL``. A rank whose end is that of the attempt begins once all have started: those that are killed before
-behave in the next attempt as if there had been none.
+is appended to ``FAKE_JOURNAL``. A rank whose end is that of the attempt begins once all have started: those that are killed
+before behave in the next attempt as if there had been none.
 """
 
 from __future__ import annotations
