@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
 from trainwright.handshake import Guarantee
 from trainwright.operators import TARGETS, operator
-from trainwright.operators.ending import ContainerEnd, Controller, JobEnd, PodEnd, Replace
+from trainwright.operators.ending import ContainerEnd, Decision, JobEnd, PodEnd, Replace
 from trainwright.operators.operator import Around
 from trainwright.report.plan import plan_lines
 from trainwright_trainer.contract import ExitCode
@@ -103,36 +103,40 @@ def test_no_supported_release_differs(target: str) -> None:
     assert bool(of_old) == (target not in ("pytorch-job", "xgboost-job"))
 
 
-def controller(run: CompiledRun, kind: str) -> Controller:
-    (manifest,) = [manifest for manifest in run.manifests if manifest["kind"] == kind]
-    found = operator.ended(manifest, Around(objects=[*run.manifests]))
-    assert found is not None
-    return found
+def ends(run: CompiledRun, *codes: int) -> list[Decision | None]:
+    """What the controller decides when pod 2 ends with one code after another."""
+    (manifest,) = [manifest for manifest in run.manifests if manifest["kind"] == TARGETS[run.plan.target].kind.kind]
+    of, ranks = operator.ended(manifest, Around(objects=[*run.manifests])), run.resolution.binding.ranks
+    assert of is not None
+    owner = f"{run.plan.name}-node-0" if run.plan.target in ("job-set", "train-job") else run.plan.name
+    containers = [(ContainerEnd(ranks.container, code),) for code in codes]
+    return [of.record(PodEnd(f"{owner}-2", "training", 2, one, role=ranks.name, owner=owner)) for one in containers]
 
 
-def ends(of: Controller, run: CompiledRun, target: str, *codes: int) -> Iterator[Any]:
-    owner = f"{run.plan.name}-node-0" if target == "job-set" else run.plan.name
-    for code in codes:
-        yield of.record(PodEnd(f"{owner}-2", "training", 2, (ContainerEnd("trainer", code),), owner=owner))
-
-
-@pytest.mark.parametrize(("target", "kind"), [("indexed-job", "Job"), ("job-set", "JobSet")])
-def test_the_controller_replaces_the_pod_that_ended_and_no_other(target: str, kind: str) -> None:
+@pytest.mark.parametrize("target", KEPT)
+def test_the_controller_replaces_the_pod_that_ended_and_no_other(target: str) -> None:
     """Preempted, out of memory as a container, unhealthy, and again: by the formula, and against the retries of its index."""
-    run = made({"target": target, "restarts": 2})
-    decisions = list(ends(controller(run, kind), run, target, 210, 137, 201))
-    assert [decision.seconds for decision in decisions if isinstance(decision, Replace)] == [10, 20, 40]
-    (last,) = ends(controller(run, kind), run, target, ExitCode.RETRIES_SPENT)
+    *replaced, last = ends(made({"target": target, "restarts": 2}), 210, 137, 201, ExitCode.RETRIES_SPENT)
+    delays = [0, 0, 0] if target == "pytorch-job" else [10, 20, 40]
+    assert [decision.seconds for decision in replaced if isinstance(decision, Replace)] == delays
     assert isinstance(last, JobEnd)
     assert last.failed
 
 
-@pytest.mark.parametrize(("target", "kind"), [("indexed-job", "Job"), ("job-set", "JobSet")])
-def test_a_pod_that_spends_its_own_retries_ends_the_run(target: str, kind: str) -> None:
-    run = made({"target": target, "restarts": 1})
-    *_, last = ends(controller(run, kind), run, target, 137, 137)
-    assert isinstance(last, JobEnd)
-    assert last.failed
+@pytest.mark.parametrize("target", KEPT)
+def test_a_pod_that_spends_its_own_retries_ends_the_run(target: str) -> None:
+    """But for the Training Operator, which counts no pod that it makes anew."""
+    _, last = ends(made({"target": target, "restarts": 1}), 137, 137)
+    assert isinstance(last, Replace if target == "pytorch-job" else JobEnd)
+    assert isinstance(last, Replace) or last.failed
+
+
+def test_a_set_whose_command_nobody_supervises_starts_again_as_a_whole() -> None:
+    for target in ("job-set", "train-job"):
+        run = compiled(DDP | {"target": target} | command("torchrun", "train.py"), OPERATORS)
+        assert run.plan.recovery is None
+        (job,) = jobs([*run.manifests])
+        assert {key: job[key] for key in job if "Limit" in key or "Failed" in key} == {"backoffLimit": 0}
 
 
 EACH = "0.067, then 0.13, 0.27, 0.53, 1.1, 2.1, 4 GPU-hours, and 6 at most"
