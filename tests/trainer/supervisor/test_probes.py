@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import urllib.request
+from http.server import ThreadingHTTPServer
 
+import pytest
 from tests.processes import wait_until
 
 from trainwright_trainer.observe.metrics import Measurements
@@ -25,3 +27,11 @@ def test_connections_that_ask_nothing_take_no_thread_for_long_and_no_place_from_
         server.shutdown()
     for connection in idle:
         connection.close()
+
+
+def test_a_probe_that_comes_with_many_others_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody accepts meanwhile."""
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda server: None)
+    with serve_probes("127.0.0.1", 0, Measurements()) as server:
+        for _ in range(5 * MOST_CLIENTS):
+            socket.create_connection((str(server.server_address[0]), server.server_port), timeout=5).close()

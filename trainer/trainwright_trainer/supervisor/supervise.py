@@ -128,6 +128,8 @@ _ROLES: Mapping[str, Callable[[Setting], Role]] = {
 CLIENT_SECONDS = 10
 MOST_CLIENTS = 8
 """At the port for probes and metrics at the same time; each has a thread."""
+BACKLOG = 128
+"""Clients that nobody has accepted yet. The kernel passes over the others, which try again after a second."""
 UNKNOWN = "unknown"
 
 
@@ -243,6 +245,7 @@ class _Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = BACKLOG
 
     def __init__(self, *arguments: Any) -> None:
         self._clients: dict[socket.socket, None] = {}
