@@ -118,7 +118,7 @@ class Ours:
         template, name = at(side.view.tree, above), name_of(side.view.tree)
         if not (affinity and found and isinstance(template, dict)):
             return None
-        role = above.split("/")[-2].lower()
+        role = above.removesuffix("/template").rpartition("/")[2].lower()
         if not (level_of([template], name) if "/podAffinity/" in leaf.pointer else keeps_apart(template, name, role)):
             return None
         pointer = f"{nearest}/labelSelector"
