@@ -86,14 +86,22 @@ def write(
 def write_with_cdk8s(files: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
     """Write files through cdk8s, whose import starts Node: where there is something to write, once everything has compiled.
 
-    Each processor has a Node of its own, unless a run in Python has started one here already.
+    Each processor has a Node of its own, unless this process has one already, which a fork would share.
     """
+    from tempfile import TemporaryDirectory
+
     spread = alone if "jsii" in sys.modules else over_cold_processors
-    for _ in spread(partial(_write_one, folder), list(files.items())):
-        pass
+    with TemporaryDirectory(prefix="trainwright-") as unpacked:
+        for _ in spread(partial(_write_one, folder, unpacked), list(files.items())):
+            pass
 
 
-def _write_one(folder: Path, file: tuple[str, Sequence[Mapping[str, Any]]]) -> None:
+def _write_one(folder: Path, unpacked: str, file: tuple[str, Sequence[Mapping[str, Any]]]) -> None:
+    import tempfile
+    from multiprocessing import parent_process
+
+    if parent_process():  # where jsii unpacks its runtime: a process that was forked removes nothing at its end
+        tempfile.tempdir = unpacked
     from trainwright.cdk8s.writer import write_files
 
     write_files(dict([file]), folder)

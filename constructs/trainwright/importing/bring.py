@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ def bring(
     failed += [one for one in results if isinstance(one, Failed)]
     fitted = [(proposal, one) for proposal, one in zip(tried, results, strict=True) if isinstance(one, Fitted)]
     if made and fitted:
-        profile, fitted = _as_strict_as_can_be(made, fitted, beneath)
+        profile, fitted = _as_strict_as_can_be(made, fitted, beneath, relaxed)
     runs = tuple(_imported(proposal, one, given) for proposal, one in fitted)
     notes = (*given.findings, *(finding for proposal, _ in fitted for finding in _merged(proposal)))
     if not (made and runs):
@@ -205,22 +205,30 @@ def _where(proposal: Proposal, pointer: str) -> Where:
 
 
 def _as_strict_as_can_be(
-    made: Draft, fitted: list[tuple[Proposal, Fitted]], beneath: Callable[[Data], Data]
+    made: Draft, fitted: list[tuple[Proposal, Fitted]], beneath: Callable[[Data], Data], relaxed: Container[str]
 ) -> tuple[Cluster, list[tuple[Proposal, Fitted]]]:
-    """A namespace is of level baseline where all that goes there may be."""
+    """A namespace is of level baseline where all that goes there may be, and of level restricted where it was relaxed for one
+    object that did not fit without it either.
+    """
     for name, space in made.data.get("namespaces", {}).items():
-        if space["pod_security"] == "restricted":
-            continue
-        space["pod_security"] = "baseline"
-        compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
-        try:
-            for proposal, one in fitted:
-                if proposal.namespace == name:
-                    compiler(one.data)
-        except CompileError:
-            space["pod_security"] = "privileged"
+        if space["pod_security"] != "restricted":
+            levels = ("restricted", "baseline") if name in relaxed else ("baseline",)
+            here = [one.data for proposal, one in fitted if proposal.namespace == name]
+            space["pod_security"] = next((level for level in levels if _fits(made, space, level, here, beneath)), "privileged")
     compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
     return compiler.cluster, [(proposal, Fitted(one.data, compiler(one.data), one.dropped)) for proposal, one in fitted]
+
+
+def _fits(made: Draft, space: Data, level: str, runs: Sequence[Data], beneath: Callable[[Data], Data]) -> bool:
+    """Whether runs compile in a namespace of the draft where it has this level."""
+    space["pod_security"] = level
+    compiler = Compiler(validate_data(Cluster, made.data, PROFILE, {}), beneath)
+    try:
+        for run in runs:
+            compiler(run)
+    except CompileError:
+        return False
+    return True
 
 
 def _imported(proposal: Proposal, fitted: Fitted, given: Given) -> Imported:

@@ -17,8 +17,6 @@ PLACE = {f"{GROUP}/podset-preferred-topology": False, f"{GROUP}/podset-required-
 """Annotation by which a queue finds the place -> whether there must be one."""
 _OF_ONE_OBJECT = ("job-name", "jobset-name")
 """Ends of labels by which controllers mark the pods of one object; their value is its name."""
-_OF_ONE_ROLE = ("job-role", "replica-type", "tf-replica-type")
-"""Ends of labels by which the Training Operator and the MPI operator mark the pods of one role."""
 
 
 class Level(NamedTuple):
@@ -54,15 +52,15 @@ def _level(template: Tree, name: str) -> Level | None:
         if key in annotations:
             return Level(str(annotations[key]), required, of_queue=True)
     wish = _wish(mapping(template, "/spec/affinity/podAffinity"))
-    if wish is None or wish.label == HOST or not _means_its_own(wish.selector, template, name):
+    if wish is None or wish.label == HOST or not _means_its_own(wish.selector, template, name, {}):
         return None
     return Level(wish.label, wish.required)
 
 
-def keeps_apart(template: Tree, name: str, role: str) -> bool:
-    """Whether all that a pod of a role wants of others is that none like it is on its node."""
+def keeps_apart(template: Tree, name: str, marks: Mapping[str, str]) -> bool:
+    """Whether all that a pod wants of others is that none like it is on its node; ``marks`` are labels that it gets."""
     wish = _wish(mapping(template, "/spec/affinity/podAntiAffinity"))
-    return wish is not None and wish.required and wish.label == HOST and _means_its_own(wish.selector, template, name, role)
+    return wish is not None and wish.required and wish.label == HOST and _means_its_own(wish.selector, template, name, marks)
 
 
 def shares(spec: Tree, level: Level) -> bool:
@@ -83,11 +81,10 @@ def _wish(affinity: Tree) -> _Wish | None:
     return _Wish(text(term, "/topologyKey"), bool(required), mapping(term, "/labelSelector"))
 
 
-def _means_its_own(selector: Tree, template: Tree, name: str, role: str = "") -> bool:
+def _means_its_own(selector: Tree, template: Tree, name: str, marks: Mapping[str, str]) -> bool:
     """Whether it names labels of the pod; an empty one, or one that only excludes, means the pods of others too."""
     if not selector or any(text(one, "/operator") != "In" for _, one in items(selector, "/matchExpressions")):
         return False
     named = [*mapping(selector, "/matchLabels"), *(text(one, "/key") for _, one in items(selector, "/matchExpressions"))]
     given = {key: name for key in named if key.rpartition("/")[2] in _OF_ONE_OBJECT}
-    given |= {key: role for key in named if role and key.rpartition("/")[2] in _OF_ONE_ROLE}
-    return selects(selector, {**mapping(template, "/metadata/labels"), **given})
+    return selects(selector, {**mapping(template, "/metadata/labels"), **given, **marks})

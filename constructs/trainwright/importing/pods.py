@@ -174,7 +174,7 @@ def _placement(words: Words, part: Part, spec: Tree, owner: str) -> None:
         ]
     if said:
         words.say("/node_affinity", said, part.source("/spec/affinity"))
-    if part.ranks and keeps_apart(part.template, owner, part.role):
+    if part.ranks and keeps_apart(part.template, owner, part.marks):
         words.say("/placement/one_per_node", True, part.source("/spec/affinity/podAntiAffinity"))
     for field, key in (("runtimeClassName", "runtime_class"), ("priorityClassName", "priority"),
                        ("serviceAccountName", "service_account"), ("serviceAccount", "service_account")):  # fmt: skip

@@ -130,6 +130,8 @@ def _proposal(
 ) -> Proposal:
     if said is None or not said.parts or not any(one.ranks for one in said.parts):
         raise ValueError("no pods are found in it; write it in the version of its kind that its operator serves today")
+    if sum(one.ranks for one in said.parts) > 1:  # what ranks of one role want of each other is no wish of all ranks
+        said = said._replace(parts=tuple(one._replace(marks={}) for one in said.parts))
     objects = [one.data for one in given.around]
     metadata, words, ours = mapping(manifest.data, "/metadata"), Words(), supervised(manifest.data, objects)
     name, namespace = _name(manifest.data, names), text(metadata, "/namespace") or "default"

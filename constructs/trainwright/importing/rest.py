@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings import CompileError
+from trainwright.findings.locate import at
 from trainwright.importing.accounting.pairing import leaves
 from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.fit import Compiler, Fitted
@@ -116,7 +117,7 @@ def _pods_of(fitted: Fitted) -> Mapping[str, Tree]:
 
 def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[Data]:
     spec, number = mapping(part.template, "/spec"), main_of(part)
-    if part.ranks and keeps_apart(part.template, name, part.role):
+    if part.ranks and keeps_apart(part.template, name, part.marks):
         spec = removed(spec, ["affinity", "podAntiAffinity"])
     if part.ranks and level and not level.of_queue and shares(pod, level):
         spec = removed(spec, ["affinity", "podAffinity"])
@@ -138,8 +139,12 @@ def _names(patch: Data, name: str, labels: Tree) -> bool:
     """Whether it speaks of pods that are called after an object, and so otherwise here. Labels of the template stay as they are;
     keys of labels are no names.
     """
-    values = (leaf.value for leaf in leaves(patch) if leaf.place[-1:] != ("key",))
-    return any(isinstance(value, str) and name in value and value not in labels.values() for value in values)
+    for leaf in leaves(patch):
+        if isinstance(leaf.value, str) and name in leaf.value and leaf.place[-1:] != ("key",):
+            expression = at(patch, leaf.pointer.rpartition("/values/")[0])
+            if labels.get(text(expression, "/key") or leaf.place[-1]) != leaf.value:
+                return True
+    return False
 
 
 def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:

@@ -40,6 +40,8 @@ class Part(NamedTuple):
     """Pointer below the role -> as of the run."""
     elsewhere: Mapping[str, str] = {}
     """Pointer below the template -> where the object says that, if not there."""
+    marks: Mapping[str, str] = {}
+    """Labels by which the operator tells these pods from those of other roles."""
 
     def source(self, below: str) -> str:
         """The pointer in the object of what is below the template."""

@@ -18,7 +18,7 @@ _BY_CONTROLLERS = re.compile(
     r"JOB_COMPLETION_INDEX|V[CK]_TASK_?INDEX|VC_\w+_(HOSTS|NUM)|MPI_HOST|RANK|WORLD_SIZE|TF_CONFIG|WORKER_(ADDRS|PORT)|"
     r"PET_(NNODES|NPROC_PER_NODE|NODE_RANK|MASTER_(ADDR|PORT)|RDZV_(ENDPOINT|BACKEND|ID))|"
     r"DMLC_(TASK_ID|TRACKER_URI|TRACKER_PORT|NUM_WORKER)|JAX_(PROCESS_ID|COORDINATOR_ADDRESS|NUM_PROCESSES)|"
-    r"LWS_(LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PADDLE_\w+|OMPI_COMM_WORLD_\w+|PMI_(RANK|SIZE)|"
+    r"LWS_(LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|MEGASCALE_\w+|PADDLE_\w+|OMPI_COMM_WORLD_\w+|PMI_(RANK|SIZE)|"
     r"SLURM_\w+|PBS_\w+|LSB_\w+|BATCH_TASK_INDEX|AWS_BATCH_JOB_\w+"
 )
 """What a controller of one kind of object or another sets, or another scheduler, and no image: a command that came from there may
@@ -37,14 +37,14 @@ def set_by_a_controller(name: str) -> bool:
     return (_BY_CONTROLLERS.fullmatch(name) or _OF_TPUS.fullmatch(name)) is not None
 
 
+TPU = "google.com/tpu"
+_OF_TPUS = re.compile(r"TPU_WORKER_(ID|HOSTNAMES)")
+
+
 def comes_with_devices(name: str, container: Mapping[str, Any]) -> bool:
     """Whether GKE sets it in a container that asks for TPUs (https://cloud.google.com/kubernetes-engine/docs/concepts/tpus)."""
     asks = any(TPU in mapping(container, f"/resources/{kind}") for kind in ("limits", "requests"))
     return asks and _OF_TPUS.fullmatch(name) is not None
-
-
-TPU = "google.com/tpu"
-_OF_TPUS = re.compile(r"TPU_WORKER_(ID|HOSTNAMES)|MEGASCALE_\w+")
 
 
 def is_index(name: str) -> bool:

@@ -45,7 +45,7 @@ def over_processors(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
 
 
 def over_cold_processors(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """The same for work that starts a program when it is first done: processes that are forked later would share it."""
+    """The same, and no item is done here first: of work that starts a program, which a fork would share."""
     return _over(work, items, 0)
 
 

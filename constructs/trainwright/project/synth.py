@@ -185,7 +185,7 @@ def _demand_same_values(outputs: Mapping[str, Output], folder: Path, spread: Spr
 
 
 def _differences(written: tuple[Path, Sequence[Manifest]]) -> list[tuple[int, str]]:
-    """Where a file says something else than its objects, maybe for another process."""
+    """Where a file says something else than its objects; for any process."""
     from trainwright.validate.read_back import differences  # only what is written is read again
 
     path, manifests = written

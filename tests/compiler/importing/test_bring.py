@@ -854,11 +854,3 @@ def test_a_namespace_that_its_pods_cannot_be_in_after_all_demands_less() -> None
     assert found.profile
     assert found.profile["namespaces"]["default"]["pod_security"] == "baseline"
     assert [one.pointer for one in found.runs[0].dropped] == ["/security/user"]
-
-
-def test_variables_that_the_operator_sets_anyway_are_not_lost() -> None:
-    text = APART.replace("[torchrun, t.py]", "[python, t.py], env: [{name: WORLD_SIZE, value: '2'}, {name: RANK, value: '0'}]")
-    text = text.replace("APP", "matchLabels: {app: trains}").replace("KEY", "kubernetes.io/hostname")
-    (job,) = told(Source("given.yaml", text))
-    variables = [one for one in job.account.verdicts if "/env/" in one.pointer]
-    assert [(one.fate, one.lost) for one in variables] == [(Fate.LEFT_OUT, False)] * 4

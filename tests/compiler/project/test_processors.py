@@ -70,7 +70,10 @@ MANY = """
 def test_each_process_writes_through_a_node_of_its_own(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(MANY), encoding="utf-8")
-    subprocess.run([sys.executable, program, method], cwd=tmp_path, check=True)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    subprocess.run([sys.executable, program, method], cwd=tmp_path, check=True, env={**os.environ, "TMPDIR": str(temporary)})
+    assert not [*temporary.iterdir()], "what jsii unpacks is gone"
     written = {path.name: path.read_text() for path in (tmp_path / "out" / "laptop").iterdir()}
     assert written == {
         f"thing-{number}.k8s.yaml": f"apiVersion: v1\nkind: Thing\nmetadata:\n  name: thing-{number}\n" for number in range(9)

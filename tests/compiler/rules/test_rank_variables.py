@@ -38,19 +38,22 @@ def test_what_agrees_or_depends_is_fine(text: str) -> None:
 @pytest.mark.parametrize(("resource", "is_set"), [("google.com/tpu", True), ("nvidia.com/gpu", False)])
 def test_what_gke_sets_comes_with_its_devices(resource: str, is_set: bool) -> None:
     pool = {"node_pools": {"h100": {"gpu": {"resource": resource}}}}
-    start = shell("python t.py --slice $MEGASCALE_SLICE_ID --worker $TPU_WORKER_ID --of $PADDLE_TRAINERS_NUM")
+    start = shell("python t.py --worker $TPU_WORKER_ID --of $PADDLE_TRAINERS_NUM")
     jax = {"topology": {"kind": "jax", "nodes": 2, "gpus_per_node": 8}}
     said = [one.message.split()[3] for one in findings(start | jax, pool) if one.code == "TW457"]
-    of_gke = ["MEGASCALE_SLICE_ID,", "TPU_WORKER_ID,"]
-    assert sorted(said) == sorted(["PADDLE_TRAINERS_NUM,", *([] if is_set else of_gke)])
+    assert said == ["PADDLE_TRAINERS_NUM,", *([] if is_set else ["TPU_WORKER_ID,"])]
+
+
+MEETS = "train.py --to $(MASTER_ADDR):$(MASTER_PORT)"
 
 
 @pytest.mark.parametrize(("gpus", "program", "told", "expected"), [
-    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, []),
+    (1, MEETS, {"RANK": "FIELD", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, []),
+    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2"}, ["TW450"]),
     (1, "train.py", {}, ["TW450"]),
-    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "4"}, ["TW411"]),
-    (1, "train.py", {"RANK": "0", "WORLD_SIZE": "2"}, ["TW411"]),
-    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2", "MASTER_ADDR": "elsewhere"}, ["TW403"]),
+    (1, MEETS, {"RANK": "FIELD", "WORLD_SIZE": "4"}, ["TW411"]),
+    (1, MEETS, {"RANK": "0", "WORLD_SIZE": "2"}, ["TW411"]),
+    (1, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "2", "MASTER_ADDR": "elsewhere"}, ["TW403", "TW450"]),
     (8, "train.py", {"RANK": "FIELD", "WORLD_SIZE": "16"}, ["TW403", "TW403", "TW450"]),
     (1, "-m torch.distributed.run train.py", {"RANK": "FIELD", "WORLD_SIZE": "2"}, ["TW403", "TW403"]),
 ])  # fmt: skip

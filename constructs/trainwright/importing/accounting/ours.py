@@ -118,8 +118,8 @@ class Ours:
         template, name = at(side.view.tree, above), name_of(side.view.tree)
         if not (affinity and found and isinstance(template, dict)):
             return None
-        role = above.removesuffix("/template").rpartition("/")[2].lower()
-        if not (level_of([template], name) if "/podAffinity/" in leaf.pointer else keeps_apart(template, name, role)):
+        apart = any(keeps_apart(template, name, labels) for labels in side.pods)
+        if not (level_of([template], name) if "/podAffinity/" in leaf.pointer else apart):
             return None
         pointer = f"{nearest}/labelSelector"
         self._told.add((number, pointer))

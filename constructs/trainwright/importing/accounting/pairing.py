@@ -251,9 +251,9 @@ def _rest(pairs: dict[int, int], within: str, there: Sequence[Any], here: Sequen
 
 def _with_twins(pairs: dict[int, int], there: Sequence[Any]) -> dict[int, int]:
     """Roles of one pod template may be one in ours, as a master and its workers are: what stands for one stands for both."""
-    templates = {json.dumps(there[index].get("template"), sort_keys=True, default=str): pairs[index] for index in pairs}
-    alike = ((index, json.dumps(role.get("template"), sort_keys=True, default=str)) for index, role in enumerate(there))
-    return {index: templates[template] for index, template in alike if template in templates} | pairs
+    found = [json.dumps(role["template"], sort_keys=True, default=str) if "template" in role else None for role in there]
+    known = {found[index]: number for index, number in pairs.items() if found[index]}
+    return {index: known[template] for index, template in enumerate(found) if template in known} | pairs
 
 
 def _identity(within: str, element: Mapping[str, Any]) -> str:
@@ -317,11 +317,18 @@ REPLICAS = "ReplicaSpecs"
 
 
 def replica_types(there: Mapping[str, Any], here: Any) -> dict[str, str]:
-    """Type of replicas there -> in ours. The operator knows them by any case, and the chief of a TFJob as its master, too."""
-    mine = {str(key).lower(): str(key) for key in here} if isinstance(here, dict) else {}
-    if "chief" in mine and "master" not in mine:
-        mine["master"] = mine["chief"]
-    return {str(key): mine.get(str(key).lower(), str(key)) for key in there}
+    """Type of replicas there -> in ours, each once. The operator knows them by any case, and the chief of a TFJob as its master,
+    too.
+    """
+    free = [str(key) for key in here] if isinstance(here, dict) else []
+    types = {str(key): str(key) for key in there if key in free}
+    free = [key for key in free if key not in types]
+    for key in (str(key) for key in there if key not in types):
+        lower = key.lower()
+        mine = next((one for one in free if one.lower() in (lower, "chief" if lower == "master" else lower)), None)
+        types[key] = key if mine is None else mine
+        free = [one for one in free if one != mine]
+    return types
 
 
 def role_names(there: Any, here: Any) -> dict[str, str]:

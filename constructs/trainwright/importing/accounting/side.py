@@ -34,7 +34,7 @@ class Side:
         pods: Sequence[Mapping[str, str]] = (),
     ) -> None:  # fmt: skip
         mine = {} if number is None else ours[number].manifest
-        self.view, self.number, self._names = view, number, names
+        self.view, self.number, self._names, self.pods = view, number, names, pods
         self.hosts = None if number is None else Hosts.of(view.tree, mine)
         self.pairing = Pairing(view.tree, mine, self.renamed)
         stored = isinstance(at(view.tree, "/metadata/uid") or at(view.tree, "/metadata/resourceVersion"), str)

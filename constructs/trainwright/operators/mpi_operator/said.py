@@ -13,7 +13,7 @@ from trainwright.operators.training_operator.said import POLICY, queue, replicas
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
-    parts = replicas(manifest, "mpiReplicaSpecs", "", {"Launcher": False, "Worker": True})
+    parts = replicas(manifest, "mpiReplicaSpecs", "", {"Launcher": False, "Worker": True}, "job-role")
     words: dict[str, tuple[Any, str]] = {
         **dict(stated(manifest, {"/spec/slotsPerWorker": "/topology/processes_per_node", f"{POLICY}/backoffLimit": "/restarts"})),
         **dict(seconds(manifest, f"{POLICY}/activeDeadlineSeconds")),

@@ -9,6 +9,7 @@ from trainwright.findings.locate import at
 from trainwright.objects.fields import items, mapping, text, whole
 from trainwright.operators.operator import Around
 from trainwright.operators.said import TORCH, Part, Said, count, is_supervisor, seconds, stated
+from trainwright.operators.training_operator.pods import LABEL
 
 POLICY = "/spec/runPolicy"
 
@@ -18,8 +19,12 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     return {"PyTorchJob": _pytorch_job, "TFJob": _tf_job, "XGBoostJob": _xgboost_job}[kind](manifest)
 
 
-def replicas(manifest: Mapping[str, Any], field: str, container: str, roles: Mapping[str, bool]) -> list[Part]:
-    """The pods of each role that is there; role -> whether it holds ranks. Operators know roles by any case."""
+def replicas(
+    manifest: Mapping[str, Any], field: str, container: str, roles: Mapping[str, bool], mark: str = "replica-type"
+) -> list[Part]:
+    """The pods of each role that is there; role -> whether it holds ranks. Operators know roles by any case, and ``mark`` pods by
+    a label.
+    """
     stated_roles = {name.lower(): name for name in mapping(manifest, f"/spec/{field}")}
     parts = []
     for role, ranks in roles.items():
@@ -28,7 +33,8 @@ def replicas(manifest: Mapping[str, Any], field: str, container: str, roles: Map
             pods = count(manifest, f"{pointer}/replicas")
             template = mapping(manifest, f"{pointer}/template")
             if pods:
-                parts.append(Part(role.lower(), pods, f"{pointer}/template", template, ranks, container=container))
+                marks = {f"{LABEL}{mark}": role.lower()}
+                parts.append(Part(role.lower(), pods, f"{pointer}/template", template, ranks, container=container, marks=marks))
     return parts
 
 

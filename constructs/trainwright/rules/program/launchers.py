@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from trainwright.command.launchers import TORCH_LAUNCHERS, Fact, Launch, launches, torch_launches
 from trainwright.command.model import Command
@@ -13,6 +13,7 @@ from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.program.launching import World, as_written, options_against
+from trainwright.program.told import MEETING
 from trainwright.rendezvous import torch
 from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of
 from trainwright.rules.program.environment import stated_for_ranks
@@ -75,9 +76,11 @@ def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line)
         if resolution.needs.nodes > 1:
             yield from _across(launched[-1], resolution, where)
     elif any(PYTHON.fullmatch(word.base) for word in line.read.words()) and not _reads_its_index(context, resolution, line):
-        stated = {name for each in stated_for_ranks(context, resolution) for name in each.env}
-        alone = _alone(resolution, resolution.binding.injects.keys() | stated)
-        if alone:
+        if _is_told_its_rank(context, resolution):
+            if not MEETING.issubset(variable.name for variable in resolution.plan.environment):
+                write = "write `launcher_variables: true` in `workload`, for MASTER_ADDR and MASTER_PORT"
+                yield found("TW450", where, "the program is told its rank, and nothing tells it where rank 0 listens", write)
+        elif alone := _alone(resolution):
             script = "workload script, which starts one process per rank, with trainwright-trainer in the image"
             yield found("TW450", where, alone, f"{fix}; or use {script}")
 
@@ -119,9 +122,15 @@ def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bo
     return any(str(name) in text for text in texts for name in names)
 
 
-def _alone(resolution: Resolution, variables: Set[str]) -> str | None:
-    """What a plain program would do; None if operator or run tell each pod its rank and each pod holds one."""
-    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= variables
+def _is_told_its_rank(context: Context, resolution: Resolution) -> bool:
+    """Whether the run itself tells each pod which rank its only one is."""
+    stated = {name for each in stated_for_ranks(context, resolution) for name in each.env}
+    return resolution.needs.processes_per_node == 1 and {"RANK", "WORLD_SIZE"} <= stated
+
+
+def _alone(resolution: Resolution) -> str | None:
+    """What a plain program would do; None if the operator tells each pod its rank and each pod holds one."""
+    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
     if needs.processes_per_node == 1:
         return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
     missing = needs.world_size - needs.nodes

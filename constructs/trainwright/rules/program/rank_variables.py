@@ -55,7 +55,7 @@ def _of_the_command(context: Context, resolution: Resolution) -> set[str]:
     own = {read.name for command in commands for word in command.words() for read in word.reads if read.by is By.SHELL}
     one_each = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.processes_per_node == 1
     if one_each and not any(launches(command) for command in commands):
-        own |= set(RANK_ENVIRONMENT) - MEETING
+        own |= {"RANK", "LOCAL_RANK", "WORLD_SIZE"}
     return (own & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
