@@ -27,11 +27,15 @@ def joins_again(coordinator: Coordinator, spec: RunSpec, node: int) -> Join:
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["lost", "told to end"])
-@pytest.mark.parametrize(("comes_back", "waits", "missing"), [(True, 1490, 2), (False, 900, 3)])
-def test_each_pod_that_is_lost_is_awaited_as_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool, comes_back: bool, waits: float, missing: int
+@pytest.mark.parametrize(("losses", "comes_back", "waits", "missing"), [
+    ([590], True, 1490, 2),
+    ([590], False, 900, 3),
+    ([800, 1600], True, 1800, 3),
+])  # fmt: skip
+def test_each_pod_that_is_lost_is_awaited_as_long_and_all_twice_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool, losses: list[float], comes_back: bool, waits: float, missing: int
 ) -> None:
-    """Node 3 is lost in the attempt before, and node 2 after 590 s of waiting. The clock is the test's own."""
+    """Node 3 is lost in the attempt before, and node 2 while it is awaited, and so on in turns. The clock is the test's own."""
     now, messages = 0.0, list[Downward]()
 
     async def pass_time(until: float) -> None:
@@ -44,17 +48,23 @@ def test_each_pod_that_is_lost_is_awaited_as_long(
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
         spec = specification(tmp_path, 4, 1, None, "127.0.0.", recovery={"restarts": 3, "wait_seconds": 900})
         coordinator = Coordinator(spec, "a" * 64, 4, History(spec), Measurements(), Before(900))
-        peers = [Peer(node, f"pod-{node}", messages.append) for node in range(4)]
+
+        def come(node: int) -> Peer:
+            peer = Peer(node, f"pod-{node}", messages.append)
+            coordinator.join(joins_again(coordinator, spec, node), peer)
+            return peer
+
         coordinator.wait(900)
-        coordinator.add_own_pod(peers[0])
-        for node in (1, 2):
-            coordinator.join(joins_again(coordinator, spec, node), peers[node])
-        await pass_time(590)
-        if ends:
-            coordinator.heard(peers[2], Bye(code=ExitCode.PREEMPTED_NOT_SAVED))
-        coordinator.lost(peers[2], "its connection ended", silent=False)
-        if comes_back:
-            coordinator.join(joins_again(coordinator, spec, 3), peers[3])
+        coordinator.add_own_pod(Peer(0, "pod-0", messages.append))
+        come(1)
+        here, away = come(2), 3
+        for loss in losses:
+            await pass_time(loss)
+            if ends:
+                coordinator.heard(here, Bye(code=ExitCode.PREEMPTED_NOT_SAVED))
+            coordinator.lost(here, "its connection ended", silent=False)
+            if comes_back:
+                here, away = come(away), here.node
         await pass_time(waits - 1)
         assert messages == []
         await pass_time(waits)

@@ -279,8 +279,14 @@ class LocalLauncher:
         for local_rank, number in enumerate(self._numbers):
             rank = RankProcess(number, self._heard)
             environment = self._environment(local_rank, start, rank.link_descriptor)
-            if not self._forked(rank, environment):
-                rank.spawn(self._command, environment, self._listen())
+            try:
+                if not self._forked(rank, environment):
+                    rank.spawn(self._command, environment, self._listen())
+            except OSError:
+                rank.never_began()
+                for started in self._ranks:
+                    started.kill()
+                raise
             self._ranks.append(rank)
         get_log().info("ranks_started", ranks=[rank.number for rank in self._ranks], pids=[rank.pid for rank in self._ranks])
         return self._ranks

@@ -168,8 +168,9 @@ class Pod:
         """Something unexpected in the supervisor itself: kill the ranks and end. In place, the pod's controller counts it."""
         for rank in self.ranks:
             rank.kill()
-        if self._state != "over":
+        if self._state not in ("ended", "over"):  # then it has said what the attempt ended with here
             self._send_up(Bye(code=ExitCode.PEER_LOST if self._recovers else ExitCode.INTERNAL, cause=cause))
+        if self._state != "over":
             self._end(PodOutcome(ExitCode.INTERNAL, cause))
 
     def heard(self, message: Downward) -> None:

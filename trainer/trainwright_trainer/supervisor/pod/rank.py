@@ -315,6 +315,15 @@ class RankProcess(Rank):
         """Have the process forked by what gets the descriptors of its link and its stacks, and gives its id."""
         self._began(fork([self._theirs.fileno(), self.stacks.descriptor]))
 
+    def never_began(self) -> None:
+        """Nothing could be started: let go of what it would have had."""
+        self._close()
+        self._theirs.close()
+
+    def _close(self) -> None:
+        self._link.close()
+        self.stacks.close()
+
     def _began(self, pid: int) -> None:
         self._pid, self.alive, self.progressed_at = pid, True, asyncio.get_running_loop().time()
         self._theirs.close()
@@ -348,8 +357,7 @@ class RankProcess(Rank):
         if self._process is not None:
             self._process.returncode = status  # tells Popen that somebody else has waited for it
         self._link.drain()
-        self._link.close()
-        self.stacks.close()
+        self._close()
         self.alive = self._others_live()
         if self.alive:
             asyncio.get_running_loop().call_later(GROUP_SECONDS, self._wait_for_group, on_nobody_left)

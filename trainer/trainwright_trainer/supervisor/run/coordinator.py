@@ -98,6 +98,8 @@ class Coordinator:
         self._patience = 0.0
         self._deadlines: dict[int, float] = {}
         """On the loop's clock, until when each missing pod may come."""
+        self._latest = 0.0
+        """And until when any of them may, however often one is lost."""
 
     @property
     def is_over(self) -> bool:
@@ -106,8 +108,9 @@ class Coordinator:
     # --- what pods do ---------------------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        """For pods that are missing, and as long again for each that is lost meanwhile."""
+        """For pods that are missing, and as long for each that is lost meanwhile; for all together at most twice as long."""
         self._patience = seconds
+        self._latest = asyncio.get_running_loop().time() + 2 * seconds
         self._wait_for(self._missing())
 
     def add_own_pod(self, peer: Peer) -> None:
@@ -200,9 +203,10 @@ class Coordinator:
         return [node for node in range(self._pods) if node not in self._peers]
 
     def _wait_for(self, nodes: list[int]) -> None:
-        deadline = asyncio.get_running_loop().time() + self._patience
+        now = asyncio.get_running_loop().time()
+        deadline = min(now + self._patience, self._latest)
         self._deadlines |= dict.fromkeys(nodes, deadline)
-        self._timers.after(self._patience, lambda: self._stop_waiting(deadline))
+        self._timers.after(deadline - now, lambda: self._stop_waiting(deadline))
 
     def _stop_waiting(self, deadline: float) -> None:
         missing = [node for node in self._missing() if self._deadlines[node] <= deadline]
