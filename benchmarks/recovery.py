@@ -10,8 +10,8 @@ for the nth loss of its index, divided by ``--shorten``. What must hold:
 
 - no pod ends but the one that was struck, and none with 0 before the last step;
 - an attempt goes on from the newest commit;
-- an incident of a rank costs half of a cold start at most, less the restore (median), and the last ten no more than twice what
-  the first ten did; with ``--quiet``, on a machine without other work, 3 s;
+- an incident of a rank costs half of a cold start at most, less the restore (median), and where there are twenty of a kind the
+  last ten no more than twice what the first ten did; with ``--quiet``, on a machine without other work, 3 s;
 - the final weights, optimizer and random states are byte for byte those of a run that nobody disturbed;
 - no process is left, and no segment of shared memory.
 
@@ -385,8 +385,12 @@ def judge(tally: Tally, most_seconds: float) -> None:
     most = min(most_seconds, tally.cold_seconds / 2)
     if kept and (typical := _less_restore(kept)) > most:
         raise BrokenPromiseError(f"an incident of a rank costs {typical:.2f} s, less the restore, and {most:.2f} s are promised")
-    if len(kept) >= 2 * COMPARED and (last := _less_restore(kept[-COMPARED:])) > 2 * (first := _less_restore(kept[:COMPARED])):
-        raise BrokenPromiseError(f"the last {COMPARED} incidents of ranks cost {last:.2f} s, and the first {first:.2f} s")
+    for kind in KEPT:
+        same = [incident for incident in kept if incident.kind == kind]
+        first, last = same[:COMPARED], same[-COMPARED:]
+        if len(same) >= 2 * COMPARED and _less_restore(last) > 2 * _less_restore(first):
+            costs = f"{_less_restore(last):.2f} s, and the first {_less_restore(first):.2f} s"
+            raise BrokenPromiseError(f"{kind}: the last {COMPARED} incidents cost {costs}")
 
 
 def _made(folder: Path) -> Path:

@@ -80,7 +80,7 @@ class Guarantee(Enum):
     SIGTERM_SAVE = "SIGTERM save"
     RESTART_ALL = "restart of all ranks together"
     IN_PLACE = "recovery in place"
-    """Wherever the others can stay by what the target answers (:attr:`Recovery.takes_others`), whatever it lists."""
+    """Where the target lists it, and answers that the others can stay (:attr:`Recovery.takes_others`)."""
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
     SCRIPT_RESUME = "resume from what the script committed"

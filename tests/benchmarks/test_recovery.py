@@ -20,7 +20,7 @@ def tally(own: Sequence[float], restore: float = 0.0, cold: float = 20.0) -> Tal
     (tally([11.0] * 20), inf, "an incident of a rank costs 11.00 s, less the restore, and 10.00 s are promised"),
     (tally([11.0] * 20, restore=2.0), inf, ""),
     (tally([9.0] * 20), QUIET_SECONDS, "costs 9.00 s, less the restore, and 3.00 s are promised"),
-    (tally([2.0] * 10 + [5.0] * 10), inf, "the last 10 incidents of ranks cost 5.00 s, and the first 2.00 s"),
+    (tally([2.0] * 10 + [5.0] * 10), inf, "rank killed: the last 10 incidents cost 5.00 s, and the first 2.00 s"),
     (tally([2.0] * 9 + [5.0] * 10), inf, ""),
     (Tally([Incident("pod killed", 30.0, 0.0, 10, 3)], 20.0), inf, ""),
 ])  # fmt: skip

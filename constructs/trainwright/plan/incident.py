@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from trainwright.cluster import Cluster
@@ -118,10 +118,20 @@ def impatient(run: Run, cluster: Cluster, needs: Needs, operators: Collection[st
 
 def _staleness_grace(run: Run, cluster: Cluster, operators: Collection[str]) -> Duration | None:
     """KAI's; None where it does not place the pods, by all that profile and run say."""
+    patches = (*run.overrides.pod.values(), *(one.patch for one in run.overrides.objects))
+    overridden = {scheduler for patch in patches for scheduler in _schedulers(patch)}
     flags = (cluster.operators[name].gang_scheduler for name in operators if name in cluster.operators)
-    overridden = f'"schedulerName":"{KAI}"' in run.overrides.model_dump_json()
-    placed = overridden or KAI in (cluster.scheduling.name, *flags)
+    placed = KAI in (overridden or {cluster.scheduling.name, *flags})
     return cluster.scheduling.staleness_grace or (STALENESS_GRACE if placed else None)
+
+
+def _schedulers(patch: object) -> Iterator[object]:
+    """That pods name anywhere in an override."""
+    if isinstance(patch, Mapping):
+        for key, value in patch.items():
+            yield from [value] if key == "schedulerName" else _schedulers(value)
+    elif isinstance(patch, list):
+        yield from (one for item in patch for one in _schedulers(item))
 
 
 def evicting(run: Run, cluster: Cluster, needs: Needs, operators: Collection[str]) -> list[Impatient]:

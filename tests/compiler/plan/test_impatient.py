@@ -45,6 +45,7 @@ EXCLUSIVE: Data = {"operators": {"jobset": {"exclusive_placement": True}}}
     (pod({"schedulerName": "other"}), {}, None),
     (on("pytorch-job"), {"operators": {"training-operator": {"gang_scheduler": "kai-scheduler"}}}, EVICTS),
     (on("indexed-job"), {"operators": {"training-operator": {"version": "1.9", "gang_scheduler": "kai-scheduler"}}}, None),
+    ({**pod({"schedulerName": "default-scheduler"}), "gang": False}, IS_KAI, None),
     ({"topology": {"nodes": 1}}, KAI, None),
     (on("job-set"), EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
     (on("train-job"), EXCLUSIVE, "JobSet deletes all other pods where that of node 0 comes back in another place"),
