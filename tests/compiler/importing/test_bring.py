@@ -827,6 +827,24 @@ def test_pods_of_a_role_are_kept_apart_by_the_label_that_its_operator_gives_them
     assert "placement" not in only(text.replace("APP", term.replace("ROLE", "master"))).run
 
 
+def test_ranks_of_one_role_that_keep_apart_say_nothing_for_those_of_another() -> None:
+    term = "matchLabels: {training.kubeflow.org/job-name: apart, training.kubeflow.org/replica-type: worker}"
+    text = APART.replace("APP", term).replace("KEY", "kubernetes.io/hostname")
+    master = f"    Master: {{{TF_POD.replace('tensorflow', 'pytorch')}}}\n    Worker:"
+    assert "placement" not in only(text.replace("    Worker:", master)).run
+
+
+def test_a_label_counts_only_with_its_own_value() -> None:
+    """The name is that of the object in a controller's label, and the template has it in another one."""
+    text = near("matchLabels: {training.kubeflow.org/job-name: apart, app: trains}").replace("{app: trains}}", "{app: apart}}", 1)
+    assert verdicts(text)["job-name"].lost
+
+
+def test_two_cases_of_one_type_of_replicas_are_two() -> None:
+    (job,) = told(Source("given.yaml", replicas(f"    Worker: {{{TF_POD}}}\n    worker: {{{TF_POD}}}\n")))
+    assert {one.lost for one in job.account.verdicts if "/tfReplicaSpecs/worker/" in one.pointer} == {True}
+
+
 def test_pods_without_ranks_keep_apart_by_an_override() -> None:
     wish = "{labelSelector: {matchLabels: {replica-type: ps}}, topologyKey: kubernetes.io/hostname}"
     apart = f"affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{wish}]}}}}"
