@@ -314,7 +314,8 @@ def lost_pods(compiled: CompiledRun) -> str:
     if not delayed(resolution.binding, resolution.supervised):
         return f"{said}. {gpus} that wait so long cost {_gpu_hours(others, most)} GPU-hours"
     first, *more = (_gpu_hours(others, min(delay(number), most)) for number in LOSSES)
-    return f"{said}. {gpus} that wait cost at least {first}, then {', '.join(more)} GPU-hours, and {_gpu_hours(others, most)} at most"
+    costs = f"at least {first}, then {', '.join(more)} GPU-hours, and {_gpu_hours(others, most)} at most"
+    return f"{said}. {gpus} that wait cost {costs}"
 
 
 def _gpu_hours(gpus: int, seconds: int) -> str:
