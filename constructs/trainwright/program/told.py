@@ -24,6 +24,9 @@ _BY_CONTROLLERS = re.compile(
 """What a controller of one kind of object or another sets, or another scheduler, and no image: a command that came from there may
 still read it.
 """
+_TPU = "google.com/tpu"
+_OF_TPUS = re.compile(r"TPU_WORKER_(ID|HOSTNAMES)")
+"""What GKE sets in a container that asks for TPUs (https://cloud.google.com/kubernetes-engine/docs/concepts/tpus)."""
 MEETING = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 _OF_EACH_RANK = MEETING | {"RANK", "WORLD_SIZE"}
 """What a launcher tells the ranks that it starts."""
@@ -37,13 +40,9 @@ def set_by_a_controller(name: str) -> bool:
     return (_BY_CONTROLLERS.fullmatch(name) or _OF_TPUS.fullmatch(name)) is not None
 
 
-TPU = "google.com/tpu"
-_OF_TPUS = re.compile(r"TPU_WORKER_(ID|HOSTNAMES)")
-
-
 def comes_with_devices(name: str, container: Mapping[str, Any]) -> bool:
-    """Whether GKE sets it in a container that asks for TPUs (https://cloud.google.com/kubernetes-engine/docs/concepts/tpus)."""
-    asks = any(TPU in mapping(container, f"/resources/{kind}") for kind in ("limits", "requests"))
+    """Whether a container has it because of the devices that it asks for."""
+    asks = any(_TPU in mapping(container, f"/resources/{kind}") for kind in ("limits", "requests"))
     return asks and _OF_TPUS.fullmatch(name) is not None
 
 

@@ -70,6 +70,8 @@ _KNOWN_BY: Mapping[str, tuple[str, ...]] = {
 _DEFAULTS = {"protocol": "TCP", "subPath": ""}
 _ONLY_BY_NAME = frozenset({"env", "imagePullSecrets"})
 """Lists in which nothing with another name stands for an element."""
+REPLICAS = "ReplicaSpecs"
+"""End of the name of a mapping from types of replicas to these."""
 IN_ORDER = frozenset({"command", "args"})
 """Lists of words whose order counts."""
 
@@ -311,9 +313,6 @@ def _words(there: list[Any], here: list[Any], *, ordered: bool) -> dict[int, int
         if what in ("equal", "replace"):
             pairs.update(zip(range(first, last), range(start, end), strict=False))
     return pairs
-
-
-REPLICAS = "ReplicaSpecs"
 
 
 def replica_types(there: Mapping[str, Any], here: Any) -> dict[str, str]:
