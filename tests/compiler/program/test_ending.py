@@ -118,6 +118,15 @@ def test_what_stands_beside_the_work_may_be_in_the_background() -> None:
     assert found("bash", "-c", "nvidia-smi dmon > log & exec torchrun t.py") == []
 
 
+UNTIL_TOLD = """
+import select, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+print("ready")
+while not select.select([{descriptor}], [], [], 0.1)[0]:
+    pass  # for ever in one call would miss a signal that comes just before it
+"""
+
+
 @pytest.mark.parametrize(("text", "told"), [
     ("cd . && python -u t.py && echo done", False),
     ("cd . && exec python -u t.py", True),
@@ -128,8 +137,7 @@ def test_linux_drops_the_signal_for_a_shell_that_is_process_1(text: str, told: b
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody make a namespace")
     theirs, ours = os.pipe()
-    program = f"import os, signal, sys\nsignal.signal(15, lambda *_: sys.exit(9))\nprint('ready')\nos.read({theirs}, 1)\n"
-    (tmp_path / "t.py").write_text(program, encoding="utf-8")
+    (tmp_path / "t.py").write_text(UNTIL_TOLD.format(descriptor=theirs), encoding="utf-8")
     shell = [*inside, "bash", "-c", text]
     with subprocess.Popen(shell, cwd=tmp_path, stdout=subprocess.PIPE, text=True, pass_fds=[theirs]) as process:
         os.close(theirs)

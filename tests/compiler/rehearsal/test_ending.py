@@ -62,7 +62,8 @@ signal.signal(signal.SIGTERM, stop)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 pathlib.Path("/data/pids").write_text(f"{{os.getpid()}} {{child.pid}}")
 pathlib.Path("/data/pids").rename("/data/running")
-time.sleep(600)
+while True:
+    time.sleep(0.1)
 """
 
 
@@ -286,7 +287,8 @@ CATCHES = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("up", flush=True)
-time.sleep(600)
+while True:
+    time.sleep(0.1)
 """
 
 
@@ -306,7 +308,7 @@ def test_a_container_is_told_to_end_by_its_input(program: str, code: int) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_container_leaves_behind_ends_with_its_first_process(tmp_path: Path) -> None:
-    play(manifests(LINGER.format(code=0).replace("time.sleep(600)\n", "")), tmp_path / "w")
+    play(manifests(LINGER.format(code=0).replace("while True:\n    time.sleep(0.1)\n", "")), tmp_path / "w")
     assert not any(map(is_running, pids(tmp_path / "w")))
 
 

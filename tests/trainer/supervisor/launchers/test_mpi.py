@@ -328,7 +328,8 @@ def test_a_script_has_the_whole_grace_period(new_run: NewMPIRun) -> None:
         "    sys.exit(210)\n"
         "signal.signal(signal.SIGTERM, end)\n"
         "print('ready', flush=True)\n"
-        "time.sleep(600)\n"
+        "while True:\n"
+        "    time.sleep(0.1)\n"
     )
     command = ["python", "-c", script]
     run = new_run(work={"kind": "script", "command": command, "protocol": True})
