@@ -417,6 +417,13 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
             {"required": [{"key": "example.com/disk", "operator": "In", "values": ["nvme", "ssd"]}]},
             {"preferred": [{"labels": [{"key": "example.com/age", "operator": "Lt", "values": ["3"]}], "weight": 7}]},
         )),
+        "pod_affinity": st.sampled_from((
+            {"required": [{"labels": {"app": "cache"}, "topology_key": "example.com/rack"}]},
+            {"preferred": [{"labels": {"a": "b"}, "topology_key": "example.com/rack", "namespaces": ["data"], "weight": 7}]},
+        )),
+        "pod_anti_affinity": st.sampled_from((
+            {"required": [{"expressions": [{"key": "app", "operator": "Exists"}], "topology_key": "kubernetes.io/hostname"}]},
+        )),
         "service_account": labels(63),
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
         "resource_claims": st.dictionaries(labels(63), st.sampled_from(

@@ -34,6 +34,8 @@ EDITS: dict[str, Data] = {
     "labels": {"labels": {"example.com/note": "edited"}},
     "annotations": {"annotations": {"example.com/note": "edited"}},
     "node_affinity": {"node_affinity": {"required": [{"key": "example.com/disk", "operator": "Exists"}]}},
+    "pod_affinity": {"pod_affinity": {"required": [{"labels": {"app": "cache"}, "topology_key": "example.com/rack"}]}},
+    "pod_anti_affinity": {"pod_anti_affinity": {"preferred": [{"labels": {"app": "x"}, "topology_key": "example.com/rack"}]}},
     "scheduling_gates": {"scheduling_gates": ["example.com/hold"]},
     "runtime_class": {"runtime_class": "nvidia"},
     "team": {"team": "another"},

@@ -15,10 +15,19 @@ from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
 from trainwright.run import Run
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 DISK: Data = {"key": "example.com/disk", "operator": "In", "values": ["nvme"]}
 OLD: Data = {"labels": [{"key": "example.com/age", "operator": "Gt", "values": ["3"]}], "weight": 7}
+HOST = "kubernetes.io/hostname"
+SERVES: Data = {"labels": {"app": "serves"}, "topology_key": HOST}
+READS: Data = {
+    "expressions": [{"key": "app", "operator": "In", "values": ["cache"]}], "topology_key": "example.com/rack",
+    "namespaces": ["data"], "weight": 7,
+}  # fmt: skip
 STATED: Data = {
     "node_affinity": {"required": [DISK], "preferred": [OLD]}, "scheduling_gates": ["example.com/hold"],
+    "pod_affinity": {"preferred": [READS]}, "pod_anti_affinity": {"required": [SERVES], "preferred": [{**SERVES, "weight": 1}]},
     "runtime_class": "gvisor", "annotations": {"example.com/owner": "me"},
 }  # fmt: skip
 
@@ -44,6 +53,45 @@ def test_every_target_carries_them(name: str) -> None:
                     {"weight": 7, "preference": {"matchExpressions": OLD["labels"]}}
                 ],
             }
+            near = {"labelSelector": {"matchExpressions": READS["expressions"]}, "topologyKey": "example.com/rack"}
+            assert spec["affinity"]["podAffinity"] == {
+                PREFERRED: [{"weight": 7, "podAffinityTerm": {**near, "namespaces": ["data"]}}],
+            }
+            apart = {"labelSelector": {"matchLabels": {"app": "serves"}}, "topologyKey": HOST}
+            assert spec["affinity"]["podAntiAffinity"] == {
+                REQUIRED: [apart], PREFERRED: [{"weight": 1, "podAffinityTerm": apart}],
+            }  # fmt: skip
+
+
+@pytest.mark.parametrize("together", [{"together": "rack"}, {"together": "rack", "required": True}])
+def test_what_a_run_wants_of_other_pods_stands_behind_what_the_plan_wants_of_its_own(together: Data) -> None:
+    cluster: Data = {"topology": {"rack": {"label": "example.com/rack"}}}
+    stated = {"pod_affinity": {"required": [SERVES], "preferred": [READS]}, "pod_anti_affinity": {"required": [SERVES]}}
+    result = compiled({**stated, "placement": {**together, "one_per_node": True}}, cluster)
+    (job,) = (one for one in result.manifests if one["kind"] == "Job")
+    affinity = job["spec"]["template"]["spec"]["affinity"]
+    own = {"matchLabels": {"app.kubernetes.io/instance": result.plan.name}}
+    must, should = ([own], []) if "required" in together else ([], [own])
+    near = affinity["podAffinity"]
+    assert [one["labelSelector"] for one in near[REQUIRED]] == [*must, {"matchLabels": {"app": "serves"}}]
+    terms = [one["podAffinityTerm"]["labelSelector"] for one in near[PREFERRED]]
+    assert terms == [*should, {"matchExpressions": READS["expressions"]}]
+    assert [one["labelSelector"] for one in affinity["podAntiAffinity"][REQUIRED]] == [own, {"matchLabels": {"app": "serves"}}]
+    sources = {answer.source for answers in result.provenance() for answer in answers.values()}
+    assert {"run:/placement", "run:/pod_affinity/required/0", "run:/pod_affinity/preferred/0"} <= sources
+
+
+@pytest.mark.parametrize(("stated", "words"), [
+    ({}, "it says nothing; give required or preferred"),
+    ({"required": [{"topology_key": HOST}]}, "it names no pods; add labels"),
+    ({"required": [{**SERVES, "weight": 5}]}, "weight"),
+    ({"preferred": [{**SERVES, "expressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]}, "Gt"),
+    ({"preferred": [{**SERVES, "expressions": [{"key": "a", "operator": "In"}]}]}, "In needs values"),
+])  # fmt: skip
+def test_pods_that_nobody_can_find_are_refused(stated: Data, words: str) -> None:
+    with pytest.raises(CompileError) as refused:
+        validate_data(Run, {**RUN, "pod_anti_affinity": stated}, "run.yaml", {})
+    assert words in str(refused.value)
 
 
 def test_annotations_restart_nothing() -> None:
@@ -75,7 +123,6 @@ LABELLED: Data = {"node_pools": {
     "h100": {"labels": {"example.com/kind": "gpu"}},
     "cpu": {"labels": {"example.com/kind": "cpu"}},
 }}  # fmt: skip
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _terms(*terms: list[Data]) -> Data:

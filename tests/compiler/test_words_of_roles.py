@@ -20,6 +20,8 @@ from trainwright.run import Run
 
 WORDS: Data = {
     "node_affinity": {"required": [{"key": "example.com/gpu", "operator": "In", "values": ["b200"]}]},
+    "pod_affinity": {"required": [{"labels": {"app": "cache"}, "topology_key": "example.com/rack"}]},
+    "pod_anti_affinity": {"preferred": [{"labels": {"app": "serves"}, "topology_key": "kubernetes.io/hostname"}]},
     "runtime_class": "nvidia",
     "security": {"capabilities": ["SYS_RESOURCE"], "privileged": True},
     "resource_claims": {"channel": {"template": "channels"}},
@@ -54,6 +56,8 @@ def words_in(pod: RunPod) -> set[str]:
     rights = spec["containers"][0].get("securityContext", {})
     there: dict[str, Any] = {
         "node_affinity": spec.get("affinity", {}).get("nodeAffinity"),
+        "pod_affinity": spec.get("affinity", {}).get("podAffinity"),
+        "pod_anti_affinity": spec.get("affinity", {}).get("podAntiAffinity"),
         "runtime_class": spec.get("runtimeClassName"),
         "security": rights.get("privileged") or "SYS_RESOURCE" in rights.get("capabilities", {}).get("add", []),
         "resource_claims": spec.get("resourceClaims"),
@@ -91,7 +95,9 @@ def test_all_is_said_once(case: str) -> None:
 
 
 @pytest.mark.parametrize(("stated", "there"), [
-    (WORDS, set()), ({"roles": {"all": WORDS}}, {"node_affinity", "security", "pod_labels", "pod_annotations"}),
+    (WORDS, set()),
+    ({"roles": {"all": WORDS}},
+     {"node_affinity", "pod_affinity", "pod_anti_affinity", "security", "pod_labels", "pod_annotations"}),
 ])  # fmt: skip
 def test_the_submitter_of_a_ray_job_has_what_all_have(stated: Data, there: set[str]) -> None:
     target, run, _ = ELSEWHERE["Ray's head"]

@@ -30,6 +30,7 @@ from trainwright.run import (
     NodeAffinity,
     Overrides,
     Placement,
+    PodAffinity,
     Preflight,
     Preparation,
     PreStop,
@@ -77,6 +78,8 @@ class RunFields(TypedDict, total=False):
     host_network: bool
     placement: Placement
     node_affinity: NodeAffinity
+    pod_affinity: PodAffinity
+    pod_anti_affinity: PodAffinity
     scheduling_gates: Sequence[str]
     runtime_class: str
     queue: str

@@ -23,7 +23,15 @@ from trainwright.run.model import (
     Saver,
     Waiver,
 )
-from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
+from trainwright.run.nodes import (
+    NodeAffinity,
+    NodeLabel,
+    PodAffinity,
+    PodLabel,
+    PodTerm,
+    PreferredNode,
+    PreferredPodTerm,
+)
 from trainwright.run.preparation import AccessKeys, AccountKey, HubToken, Preparation
 from trainwright.run.resources import Requests, Resources
 from trainwright.run.roles import RoleParts
@@ -100,9 +108,13 @@ __all__ = [
     "OtherModel",
     "Overrides",
     "Placement",
+    "PodAffinity",
+    "PodLabel",
+    "PodTerm",
     "PoolPods",
     "PreStop",
     "PreferredNode",
+    "PreferredPodTerm",
     "Preflight",
     "Preparation",
     "Probe",

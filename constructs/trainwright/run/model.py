@@ -14,7 +14,7 @@ from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.initializer import Initializers
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, ExitCodes, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
-from trainwright.run.nodes import NodeAffinity
+from trainwright.run.nodes import NodeAffinity, PodAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources
 from trainwright.run.roles import ALL, OF_ALL, RoleParts
@@ -224,6 +224,10 @@ class Run(Model):
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods which hold ranks may, or should, be on."""
+    pod_affinity: PodAffinity | None = None
+    """Pods that those which hold ranks want to be near, beside what `placement` says of the run's own."""
+    pod_anti_affinity: PodAffinity | None = None
+    """Pods that those which hold ranks want to be apart from, beside what `placement` says of the run's own."""
     scheduling_gates: Annotated[ListOf[QualifiedName], AfterValidator(_each_once)] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None

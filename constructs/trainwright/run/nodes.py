@@ -1,10 +1,10 @@
-"""Which nodes of a pool a run may have, where the pool alone does not say it."""
+"""Which nodes of a pool a run may have, where the pool alone does not say it, and beside which other pods."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import LabelValue, Model, QualifiedName
+from trainwright.model import DnsLabel, LabelValue, Model, QualifiedName
 from trainwright_trainer.contract.base import ListOf, PlacedError
 
 
@@ -45,6 +45,56 @@ class NodeAffinity(Model):
     """All of them must hold of a node."""
     preferred: ListOf[PreferredNode] = ()
     """The scheduler prefers these nodes, and takes others."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.required and not self.preferred:
+            raise ValueError("it says nothing; give required or preferred, or remove it")
+        return self
+
+
+class PodLabel(NodeLabel):
+    """A label of pods, and what must be true of it."""
+
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How its value is compared with `values`."""
+    values: ListOf[LabelValue] = ()
+    """One or more for `In` and `NotIn`, none else."""
+
+
+class PodTerm(Model):
+    """Pods, and the places where they are."""
+
+    labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Label of those pods -> its value."""
+    expressions: ListOf[PodLabel] = ()
+    """What else must hold of their labels."""
+    topology_key: QualifiedName
+    """Label of nodes. Nodes with the same value of it are one place; `kubernetes.io/hostname` makes each node its own."""
+    namespaces: ListOf[DnsLabel] = ()
+    """Where those pods are. Default: the namespace of the run."""
+
+    @model_validator(mode="after")
+    def _names_pods(self) -> Self:
+        if not self.labels and not self.expressions:
+            raise ValueError("it names no pods; add labels, as in `labels: {app: inference}`, or expressions")
+        return self
+
+
+class PreferredPodTerm(PodTerm):
+    """Places that are better or worse than others for the pods that are there."""
+
+    weight: Annotated[int, Field(ge=1, le=100)] = 100
+    """How much; the scheduler adds the weights up."""
+
+
+class PodAffinity(Model):
+    """Other pods whose places the pods of a run want, or avoid."""
+
+    required: ListOf[PodTerm] = ()
+    """All of them must hold of a place."""
+    preferred: ListOf[PreferredPodTerm] = ()
+    """The scheduler heeds these where it can."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

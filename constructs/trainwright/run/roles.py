@@ -8,7 +8,7 @@ from trainwright.handshake import Start
 from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import PortNumber, Probe
 from trainwright.run.life import ExitCodes, PortName
-from trainwright.run.nodes import NodeAffinity
+from trainwright.run.nodes import NodeAffinity, PodAffinity
 from trainwright.run.resources import Resources
 from trainwright.run.surroundings import ByPath, EnvValue, Mount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
@@ -20,7 +20,10 @@ ONLY_FURTHER = ("gpus", "starts", "must_end", "exit_codes")
 
 ALL = "all"
 """In place of a role: what the pods of every role have."""
-OF_ALL = ("mounts", "node_affinity", "runtime_class", "security", "resource_claims", "pod_labels", "pod_annotations")
+OF_ALL = (
+    "mounts", "node_affinity", "pod_affinity", "pod_anti_affinity", "runtime_class", "security", "resource_claims", "pod_labels",
+    "pod_annotations",
+)  # fmt: skip
 """Fields of a run that are said of the pods with ranks alone, and that each role has for its own pods."""
 
 
@@ -71,6 +74,10 @@ class RoleParts(Model):
     """Path in the pods of the role -> a claim, scratch space, or another volume. `mounts` of the run are for ranks."""
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods of the role may, or should, be on. That of the run is for ranks."""
+    pod_affinity: PodAffinity | None = None
+    """Pods that those of the role want to be near. That of the run is for ranks."""
+    pod_anti_affinity: PodAffinity | None = None
+    """Pods that those of the role want to be apart from. That of the run is for ranks."""
     runtime_class: DnsSubdomain | None = None
     """RuntimeClass of the pods of the role. That of the run is for pods with ranks or GPUs."""
     resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)

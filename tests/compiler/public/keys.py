@@ -43,6 +43,12 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "overrides: {pod: {node: {tolerations: [{key: example.com/a, operator: Exists}]}}}", note="of this run alone"),
         Key("nodeSelectorTerms: [{matchExpressions: [{key: example.com/disk, operator: In, values: [nvme]}]}]",
             "node_affinity: {required: [{key: example.com/disk, operator: In, values: [nvme]}]}"),
+        Key("podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+            "[{labelSelector: {matchLabels: {app: cache}}, topologyKey: example.com/rack}]}",
+            "pod_affinity: {required: [{labels: {app: cache}, topology_key: example.com/rack}]}"),
+        Key("podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+            "[{labelSelector: {matchLabels: {app: a}}, topologyKey: kubernetes.io/hostname}]}",
+            "pod_anti_affinity: {required: [{labels: {app: a}, topology_key: kubernetes.io/hostname}]}"),
         Key("priorityClassName: training-high", "priority: training-high"),
         Key("schedulingGates: [{name: example.com/gate}]", "scheduling_gates: [example.com/gate]"),
         Key("runtimeClassName: nvidia", "runtime_class: nvidia"),

@@ -13,7 +13,7 @@ from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, namespace_of
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.stated import Stated, nearest
-from trainwright.run import NodeLabel, Run, Toleration
+from trainwright.run import NodeLabel, PodAffinity, PodTerm, Run, Toleration
 
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -107,12 +107,45 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
     if run.scheduling_gates:
         gates = [{"name": name} for name in run.scheduling_gates]
         fields["schedulingGates"] = Why(gates, "run:/scheduling_gates", "as asked; somebody else lifts them")
-    affinity = {**node_affinity(run, role), **_affinity(resolution, role), **_anti_affinity(resolution, role)}
+    affinity = stated_affinity(run, role, {**_affinity(resolution, role), **_anti_affinity(resolution, role)})
     return fields | ({"affinity": affinity} if affinity else {})
 
 
-def node_affinity(run: Run, role: Role | None) -> Tree:
-    """On top of the labels of the pool, which every node has that a pod may go to; None for a pod that has no role."""
+def stated_affinity(run: Run, role: Role | None, planned: Tree) -> Tree:
+    """What is stated for the pods of a role, and what the plan has for them; None for a pod that has no role."""
+    near = nearest(run, role, "pod_affinity", lambda words: words.pod_affinity)
+    apart = nearest(run, role, "pod_anti_affinity", lambda words: words.pod_anti_affinity)
+    found = {**_node_affinity(run, role), **planned}
+    return found | _beside(found, "podAffinity", near) | _beside(found, "podAntiAffinity", apart)
+
+
+def _beside(found: Tree, field: str, stated: Stated[PodAffinity] | None) -> Tree:
+    """The stated terms behind those of the plan."""
+    if stated is None:
+        return {}
+    rules: Tree = {}
+    if planned := found.get(field):
+        rules = {key: [planned._replace(value=term) for term in terms] for key, terms in planned.value.items()}
+    for number, one in enumerate(stated.value.required):
+        term = Why(_pod_term(one), f"{stated.source}/required/{number}", "as asked")
+        rules.setdefault(REQUIRED, []).append(term)
+    for number, one in enumerate(stated.value.preferred):
+        rule = {"weight": one.weight, "podAffinityTerm": _pod_term(one)}
+        rules.setdefault(PREFERRED, []).append(Why(rule, f"{stated.source}/preferred/{number}", "as asked"))
+    return {field: rules}
+
+
+def _pod_term(stated: PodTerm) -> Tree:
+    selector = {
+        **({"matchLabels": dict(stated.labels)} if stated.labels else {}),
+        **({"matchExpressions": [_expression(one) for one in stated.expressions]} if stated.expressions else {}),
+    }
+    namespaces = {"namespaces": list(stated.namespaces)} if stated.namespaces else {}
+    return {"labelSelector": selector, "topologyKey": stated.topology_key, **namespaces}
+
+
+def _node_affinity(run: Run, role: Role | None) -> Tree:
+    """On top of the labels of the pool, which every node has that a pod may go to."""
     found = nearest(run, role, "node_affinity", lambda words: words.node_affinity)
     if found is None:
         return {}

@@ -9,7 +9,7 @@ from trainwright.manifest.labels import pod_annotations, pod_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.containers import pull_policy
 from trainwright.manifest.template.pod import pod_template, template_reasons
-from trainwright.manifest.template.scheduling import node_affinity, off_lost_nodes, pool_tolerations
+from trainwright.manifest.template.scheduling import off_lost_nodes, pool_tolerations, stated_affinity
 from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.rendezvous.ray import cluster_of
@@ -143,7 +143,7 @@ def submitter(resolution: Resolution) -> Tree:
     home = Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")  # noqa: S108
     secrets = [{"name": name} for name in run.image_pull_secrets]
     amounts = Why({"cpu": "1", "memory": "1Gi"}, "trainwright", "the limits of the operator's own submitter, as requests too")
-    annotations, affinity = pod_annotations(run, None), node_affinity(run, None)
+    annotations, affinity = pod_annotations(run, None), stated_affinity(run, None, {})
     return {
         "metadata": {"labels": pod_labels(run, resolution.plan, None), **({"annotations": annotations} if annotations else {})},
         "spec": {
