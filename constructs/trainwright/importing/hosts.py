@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwright.findings import CompileError
 from trainwright.findings.locate import at
+from trainwright.importing.accounting.pairing import ENDS
 from trainwright.importing.fit import Compiler, Fitted
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data
@@ -25,8 +26,6 @@ from trainwright.operators.operator import Around
 RUN_NAME = "RUN_NAME"
 """The variable with the name of the run's objects."""
 _REFERENCE = f"$({RUN_NAME})"
-ENDS = r"(?![\w-]|\.(?!(?:[\w-]+\.)?svc\b)\w)"
-"""What is not behind a host of the cluster: more of its name, or a domain of the world outside."""
 _SAID = ("env", "workload", "roles")
 """Parts of a run in which Kubernetes puts the values of variables."""
 

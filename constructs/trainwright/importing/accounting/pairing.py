@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from trainwright.findings.locate import escape
-from trainwright.importing.hosts import ENDS
 
 Tree = dict[str, Any]
 
@@ -72,6 +71,8 @@ _ONLY_BY_NAME = frozenset({"env", "imagePullSecrets"})
 """Lists in which nothing with another name stands for an element."""
 REPLICAS = "ReplicaSpecs"
 """End of the name of a mapping from types of replicas to these."""
+ENDS = r"(?![\w-]|\.(?!(?:[\w-]+\.)?svc\b)\w)"
+"""What is not behind a host of the cluster: more of its name, or a domain of the world outside."""
 IN_ORDER = frozenset({"command", "args"})
 """Lists of words whose order counts."""
 
