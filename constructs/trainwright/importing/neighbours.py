@@ -1,10 +1,12 @@
-"""What pods want of each other, as far as a run says it by ``placement``: one place for all, or no two on a node."""
+"""What pods want of each other: one place for all and no two on a node, which is ``placement``, and what else they say of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from trainwright.findings.locate import at
+from trainwright.importing.accounting.pairing import leaves
 from trainwright.manifest.kueue import GROUP
 from trainwright.manifest.template.scheduling import HOST, PREFERRED, REQUIRED, WEIGHT
 from trainwright.objects.fields import items, mapping, text
@@ -88,3 +90,48 @@ def _means_its_own(selector: Tree, template: Tree, name: str, marks: Mapping[str
     named = [*mapping(selector, "/matchLabels"), *(text(one, "/key") for _, one in items(selector, "/matchExpressions"))]
     given = {key: name for key in named if key.rpartition("/")[2] in _OF_ONE_OBJECT}
     return selects(selector, {**mapping(template, "/metadata/labels"), **given, **marks})
+
+
+def wishes(template: Tree, field: str, name: str) -> dict[str, Any]:
+    """What ``podAffinity`` or ``podAntiAffinity`` says, in the words of a run; not of pods that are called after the object."""
+    affinity, labels = mapping(template, f"/spec/affinity/{field}"), mapping(template, "/metadata/labels")
+    said: dict[str, list[Any]] = {"required": [], "preferred": []}
+    for _, one in items(affinity, f"/{REQUIRED}"):
+        said["required"] += _term(one, name, labels)
+    for _, one in items(affinity, f"/{PREFERRED}"):
+        said["preferred"] += [
+            {**term, "weight": one.get("weight")} for term in _term(mapping(one, "/podAffinityTerm"), name, labels)
+        ]
+    return {key: found for key, found in said.items() if found}
+
+
+def _term(stated: Tree, name: str, labels: Tree) -> list[dict[str, Any]]:
+    """Nothing where no word says one of its fields."""
+    selector = mapping(stated, "/labelSelector")
+    unknown = (selector.keys() - {"matchLabels", "matchExpressions"}) | (stated.keys() - _TERM)
+    if unknown or not selector or (name and named_after(name, stated, labels)):
+        return []
+    term: dict[str, Any] = {}
+    if matched := mapping(selector, "/matchLabels"):
+        term["labels"] = {key: str(value) for key, value in matched.items()}
+    if expressions := [dict(one) for _, one in items(selector, "/matchExpressions")]:
+        term["expressions"] = expressions
+    term["topology_key"] = text(stated, "/topologyKey")
+    if namespaces := stated.get("namespaces"):
+        term["namespaces"] = list(namespaces)
+    return [term]
+
+
+_TERM = {"labelSelector", "topologyKey", "namespaces"}
+
+
+def named_after(name: str, stated: Tree, labels: Tree) -> bool:
+    """Whether it speaks of pods that are called after an object, and so otherwise here. ``labels`` of the template stay as they
+    are; keys of labels are no names.
+    """
+    for leaf in leaves(stated):
+        if isinstance(leaf.value, str) and name in leaf.value and leaf.place[-1:] != ("key",):
+            expression = at(stated, leaf.pointer.rpartition("/values/")[0])
+            if labels.get(text(expression, "/key") or leaf.place[-1]) != leaf.value:
+                return True
+    return False

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
-from trainwright.importing.neighbours import PLACE, keeps_apart
+from trainwright.importing.neighbours import PLACE, keeps_apart, wishes
 from trainwright.importing.volumes import mount_of, say_mounts
 from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
@@ -176,6 +176,10 @@ def _placement(words: Words, part: Part, spec: Tree, owner: str) -> None:
         words.say("/node_affinity", said, part.source("/spec/affinity"))
     if part.ranks and keeps_apart(part.template, owner, part.marks):
         words.say("/placement/one_per_node", True, part.source("/spec/affinity/podAntiAffinity"))
+    elif apart := wishes(part.template, "podAntiAffinity", owner):
+        words.say("/pod_anti_affinity", apart, part.source("/spec/affinity/podAntiAffinity"))
+    if near := wishes(part.template, "podAffinity", owner):
+        words.say("/pod_affinity", near, part.source("/spec/affinity/podAffinity"))
     for field, key in (("runtimeClassName", "runtime_class"), ("priorityClassName", "priority"),
                        ("serviceAccountName", "service_account"), ("serviceAccount", "service_account")):  # fmt: skip
         if (value := text(spec, f"/{field}")) and (key != "service_account" or value != "default"):

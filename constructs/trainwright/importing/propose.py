@@ -89,6 +89,8 @@ class Proposal:
     def put_together(self, level: str) -> None:
         """At a level, by its name in the profile."""
         self.words.say("/placement/together", level)
+        if self.level and not self.level.of_queue:
+            self.words.data = self.words.without("/pod_affinity")
         if self.level and self.level.required:
             self.words.say("/placement/required", True)
 

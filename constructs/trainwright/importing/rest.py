@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings import CompileError
-from trainwright.findings.locate import at
-from trainwright.importing.accounting.pairing import leaves
 from trainwright.importing.emitted import ONLY_ORDER, Aim
 from trainwright.importing.fit import Compiler, Fitted
-from trainwright.importing.neighbours import Level, keeps_apart, shares
+from trainwright.importing.neighbours import Level, keeps_apart, named_after, shares
 from trainwright.importing.pods import main_of
 from trainwright.importing.propose import Proposal
 from trainwright.importing.words import Data, removed
 from trainwright.manifest.pods import mounted_volumes
+from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
 from trainwright.objects.fields import items, mapping, text
 from trainwright.operators import operator
 from trainwright.operators.said import Part
@@ -122,7 +121,7 @@ def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[D
     if part.ranks and level and not level.of_queue and shares(pod, level):
         spec = removed(spec, ["affinity", "podAffinity"])
     for patch in _differences({key: value for key, value in spec.items() if key not in _SAID}, pod):
-        if not (name and "affinity" in patch and _names(patch, name, mapping(part.template, "/metadata/labels"))):
+        if not (name and "affinity" in patch and named_after(name, patch, mapping(part.template, "/metadata/labels"))):
             yield patch
     mounted = mounted_volumes(spec)
     for _, volume in items(spec, "/volumes"):
@@ -133,18 +132,6 @@ def _of_pod(part: Part, level: Level | None, pod: Tree, name: str) -> Iterator[D
     theirs["env"] = [dict(one) for _, one in items(main, "/env") if "resourceFieldRef" in mapping(one, "/valueFrom")]
     for patch in _differences(theirs, ours):
         yield {"containers": [{"name": ours["name"], **patch}]}
-
-
-def _names(patch: Data, name: str, labels: Tree) -> bool:
-    """Whether it speaks of pods that are called after an object, and so otherwise here. Labels of the template stay as they are;
-    keys of labels are no names.
-    """
-    for leaf in leaves(patch):
-        if isinstance(leaf.value, str) and name in leaf.value and leaf.place[-1:] != ("key",):
-            expression = at(patch, leaf.pointer.rpartition("/values/")[0])
-            if labels.get(text(expression, "/key") or leaf.place[-1]) != leaf.value:
-                return True
-    return False
 
 
 def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
@@ -162,6 +149,8 @@ def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
             for item in value:
                 same: Tree = next((one for one in ours[key] if one.get(name) == item[name]), {})
                 yield from ({key: [{name: item[name], **patch}]} for patch in _differences(item, {name: item[name], **same}))
+        elif key in (REQUIRED, PREFERRED) and isinstance(value, list) and all(one in ours.get(key, []) for one in value):
+            continue
         elif key == "tolerations" and isinstance(value, list):
             lacking = [one for one in value if one not in ours.get(key, [])]
             if lacking:

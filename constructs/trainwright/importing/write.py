@@ -17,8 +17,9 @@ _ORDER = (
     "run", "team", "namespace", "cluster", "target", "runtime", "initializer", "node_pool", "queue", "priority", "gang", "image",
     "image_pull_policy", "image_pull_secrets", "topology", "workload", "env", "env_from", "files", "file_modes", "file_folders",
     "mounts", "resources", "resource_claims", "security", "service_account", "host_network", "placement", "node_affinity",
-    "runtime_class", "scheduling_gates", "containers", "ports", "probes", "pre_stop", "restarts", "on_disruption", "exit_codes",
-    "grace", "deadline", "pod_labels", "pod_annotations", "labels", "annotations", "roles",
+    "pod_affinity", "pod_anti_affinity", "runtime_class", "scheduling_gates", "containers", "ports", "probes", "pre_stop",
+    "restarts", "on_disruption", "exit_codes", "grace", "deadline", "pod_labels", "pod_annotations", "labels", "annotations",
+    "roles",
 )  # fmt: skip
 """Of a run: what it is, where it goes, what it does, and then all else."""
 _WITHIN = (

@@ -593,15 +593,16 @@ spec:
 """
 
 
-@pytest.mark.parametrize(("app", "key", "is_a_word"), [
-    ("matchLabels: {app: trains}", "kubernetes.io/hostname", True), ("matchLabels: {app: trains}", "rack", False),
-    ("matchLabels: {app: serves}", "kubernetes.io/hostname", False), ("", "kubernetes.io/hostname", False),
-    ("matchLabels: {training.kubeflow.org/job-name: apart}", "kubernetes.io/hostname", True),
+@pytest.mark.parametrize(("app", "key", "word"), [
+    ("matchLabels: {app: trains}", "kubernetes.io/hostname", "placement"),
+    ("matchLabels: {training.kubeflow.org/job-name: apart}", "kubernetes.io/hostname", "placement"),
+    ("matchLabels: {app: trains}", "rack", "pod_anti_affinity"),
+    ("matchLabels: {app: serves}", "kubernetes.io/hostname", "pod_anti_affinity"), ("", "kubernetes.io/hostname", "overrides"),
 ])  # fmt: skip
-def test_one_pod_a_node_is_a_word_where_the_pods_keep_apart_from_each_other(app: str, key: str, is_a_word: bool) -> None:
+def test_one_pod_a_node_is_a_word_where_the_pods_keep_apart_from_each_other(app: str, key: str, word: str) -> None:
     run = only(APART.replace("APP", app).replace("KEY", key)).run
-    assert (run.get("placement") == {"one_per_node": True}) is is_a_word
-    assert ("overrides" in run) is not is_a_word
+    assert run.keys() & {"placement", "pod_anti_affinity", "overrides"} == {word}
+    assert run.get("placement", {}) in ({}, {"one_per_node": True})
 
 
 def verdicts(text: str) -> dict[str, Verdict]:
@@ -655,12 +656,32 @@ LEADER = """    Master:
     near(ITS_OWN, weight=100).replace("- {weight", f"- {BESIDE}\n              - {{weight"),
     near(ITS_OWN, key="kubernetes.io/hostname"), near(ITS_OWN).replace("    Worker:", f"{LEADER}    Worker:"),
 ])  # fmt: skip
-def test_any_other_wish_to_be_near_is_an_override(text: str) -> None:
+def test_any_other_wish_to_be_near_is_said_as_it_stands(text: str) -> None:
     """Of other pods, of nearly all, weighed otherwise, one of several, of one role alone."""
+    found = only(text)
+    assert found.run.keys() & {"placement", "overrides", "pod_affinity"} == {"pod_affinity"}
+    assert only(emitted(found), found.compiled.cluster).run == found.run
+    wishes = [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if "podAffinity" in one.pointer]
+    assert {one.fate for one in wishes} == {Fate.SAME}
+
+
+@pytest.mark.parametrize("field", ["matchLabelKeys: [app]", "namespaceSelector: {}"])
+def test_a_wish_that_no_word_says_is_an_override(field: str) -> None:
+    text = near("matchLabels: {app: serves}").replace("topologyKey", f"{field}, topologyKey")
     run = only(text).run
-    assert "placement" not in run
-    assert "podAffinity" in json.dumps(run["overrides"])
-    assert not [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if one.lost]
+    assert "pod_affinity" not in run
+    assert field.partition(":")[0] in json.dumps(run["overrides"])
+
+
+def test_a_wish_beside_that_of_the_plan_is_kept_with_it() -> None:
+    """On the network of the node, pods of one run are apart anyway."""
+    text = APART.replace("APP", "matchLabels: {app: serves}").replace("KEY", "kubernetes.io/hostname")
+    found = only(text.replace("          affinity:", "          hostNetwork: true\n          affinity:"))
+    (job,) = found.compiled.manifests
+    spec = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    terms = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert "overrides" not in found.run
+    assert [list(one["labelSelector"]["matchLabels"]) for one in terms] == [["app.kubernetes.io/instance"], ["app"]]
 
 
 def test_a_queue_that_finds_places_changes_no_affinity() -> None:
@@ -675,8 +696,7 @@ def test_a_queue_that_finds_places_changes_no_affinity() -> None:
     asking, drafted = brought(f"{beside}---{text}").runs
     assert asking.run["placement"] == {"together": "rack", "required": True}
     for one in (on_profile, drafted):
-        assert "placement" not in one.run
-        assert "podAffinity" in json.dumps(one.run["overrides"])
+        assert one.run.keys() & {"placement", "pod_affinity"} == {"pod_affinity"}
         assert "podset-required-topology" not in emitted(one)
 
 
@@ -708,7 +728,7 @@ def test_a_place_without_a_level_in_the_profile_stays_as_it_is() -> None:
     (run,) = there.runs
     assert there.lacks == ("a topology level of label example.com/rack",)
     assert run.run["placement"] == {"one_per_node": True}
-    assert "podAffinity" in json.dumps(run.run["overrides"])
+    assert run.run["pod_affinity"]["required"][0]["topology_key"] == "example.com/rack"
 
 
 def test_a_mount_of_what_an_operator_puts_into_the_pod_costs_no_container() -> None:
@@ -845,18 +865,18 @@ def test_two_cases_of_one_type_of_replicas_are_two() -> None:
     assert {one.lost for one in job.account.verdicts if "/tfReplicaSpecs/worker/" in one.pointer} == {True}
 
 
-def test_pods_without_ranks_keep_apart_by_an_override() -> None:
+def test_pods_without_ranks_keep_apart_by_a_word_of_their_role() -> None:
     wish = "{labelSelector: {matchLabels: {replica-type: ps}}, topologyKey: kubernetes.io/hostname}"
     apart = f"affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{wish}]}}}}"
     servers = TF_POD.replace("{spec: {", f"{{spec: {{{apart}, ")
     run = only(replicas(f"    PS: {{{servers}}}\n    Worker: {{{TF_POD}}}\n")).run
     assert "placement" not in run
-    assert list(run["overrides"]["pod"]) == ["ps"]
+    assert list(run["roles"]["ps"]["pod_anti_affinity"]) == ["required"]
 
 
 def test_a_wish_for_pods_of_a_label_of_ones_own_stays_where_the_label_is_called_as_the_object() -> None:
     text = APART.replace("APP", "matchLabels: {app: apart}").replace("KEY", "rack").replace("{app: trains}", "{app: apart}")
-    assert "overrides" in only(text).run
+    assert only(text).run["pod_anti_affinity"]["required"][0]["labels"] == {"app": "apart"}
 
 
 def test_a_namespace_that_its_pods_cannot_be_in_after_all_demands_less() -> None:
