@@ -567,6 +567,26 @@ spec:
 """
 
 
+def test_options_of_ray_are_words_but_for_those_that_are_said_anyway() -> None:
+    """Also the CPUs of a head that holds no ranks, where the original lets tasks run there."""
+    by_itself = "block: 'true', metrics-export-port: '8080'"
+    text = SHARED_MEMORY.replace("rayStartParams: {}", f"rayStartParams: {{num-cpus: '2', port: '6379', {by_itself}}}", 1)
+    text = text.replace("rayStartParams: {}", f"rayStartParams: {{num-cpus: '1', {by_itself}}}")
+    assert only(text).run["topology"]["start_params"] == {"head": {"num-cpus": "2"}, "worker": {"num-cpus": "1"}}
+    options = [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if "rayStart" in one.pointer]
+    assert [one.fate for one in options if "num-cpus" in one.pointer] == [Fate.SAME, Fate.RENAMED]
+    assert [(one.fate, one.lost) for one in options if "num-cpus" not in one.pointer] == [(Fate.LEFT_OUT, False)] * 5
+
+
+def test_workers_of_ray_keep_apart_by_the_label_of_their_group() -> None:
+    wish = "{labelSelector: {matchLabels: {ray.io/group: GROUP}}, topologyKey: kubernetes.io/hostname}"
+    apart = f"affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{wish}]}}}}"
+    worker = f"{{spec: {{{apart}, containers: [{{name: ray, image: 'rayproject/ray:2.52.0'}}]}}}}"
+    text = SHARED_MEMORY.replace("{spec: *pod}", worker)
+    assert only(text.replace("GROUP", "w")).run["placement"] == {"one_per_node": True}
+    assert "placement" not in only(text.replace("GROUP", "other")).run
+
+
 @pytest.mark.parametrize("stated", ["limits", "requests"])
 def test_shared_memory_without_a_size_is_half_of_the_memory(stated: str, tmp_path: Path) -> None:
     run = assert_whole(SHARED_MEMORY.replace("limits", stated), tmp_path)

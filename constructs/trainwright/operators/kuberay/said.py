@@ -13,12 +13,15 @@ import yaml
 from trainwright.findings.locate import at, escape
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, SUBMITTER, WORKER, group_at, ray_version
+from trainwright.operators.kuberay.pods import PORTS
 from trainwright.operators.operator import Around
 from trainwright.operators.said import Part, Said, count, stated
 
 CLUSTER = "/spec/rayClusterSpec"
-_OURS = frozenset({"dashboard-host", "num-cpus", "num-gpus"})
+_OURS = frozenset({"dashboard-host", "num-gpus"})
 """Options of Ray that the plan states."""
+_BY_ITSELF = {"block": "true", "metrics-export-port": str(PORTS["metrics"]), "port": str(PORTS["gcs-server"])}
+"""What the operator, or Ray, says of others where nothing is said."""
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
@@ -29,7 +32,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         )
     groups = [
         Part(WORKER if not number else text(one, "/groupName", f"group-{number}"), max(count(one, "/replicas"), 1) * _hosts(one),
-             group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker")
+             group_at(number), mapping(one, "/template"), ranks=not number, further=bool(number), container="ray-worker",
+             marks={"ray.io/group": text(one, "/groupName")})
         for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs")
     ]  # fmt: skip
     head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=not groups, container="ray-head")
@@ -49,7 +53,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         (HEAD, f"{CLUSTER}/headGroupSpec"),
         *((one.role, one.pointer.removesuffix("/template")) for one in groups),
     ):
-        own = {name: str(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items() if name not in _OURS}
+        options = {name: str(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items()}
+        own = {name: value for name, value in options.items() if name not in _OURS and value != _BY_ITSELF.get(name)}
         if own:
             words[f"/topology/start_params/{role}"] = (own, f"{pointer}/rayStartParams")
         hosts = _hosts(mapping(manifest, pointer))
