@@ -61,16 +61,15 @@ def draft(name: str, proposals: Sequence[Proposal], given: Given, relaxed: Conta
     _operators(made, proposals)
     _runtimes(made, name, proposals, given)
     finding_queues = "kueue" in made.data and "topology_aware" not in made.data["kueue"]
-    pools = _Pools(made)
+    pools = _Pools(made, {name for one in proposals for needs in one.needs.values() for name in _of_pool(needs, one.nodes)})
     for proposal in proposals:
-        nodes = int(proposal.words.data["topology"]["nodes"])
         for role, needs in proposal.needs.items():
-            pool = pools.name_for(needs, nodes)
+            pool = pools.name_for(needs)
             if not role:
                 proposal.words.say("/node_pool", pool)
             else:
                 proposal.words.say(f"/roles/{role}/node_pool", pool)
-            _without_adapters(proposal, role, needs, nodes)
+            _without_adapters(proposal, role, needs)
         if level := proposal.level_beside(finding_queues=finding_queues):
             proposal.put_together(_level(made.data.setdefault("topology", {}), level.label))
     made.data["node_pools"] = pools.found
@@ -88,9 +87,14 @@ def _level(levels: Data, label: str) -> str:
     return named
 
 
-def _without_adapters(proposal: Proposal, role: str, needs: Needs, nodes: int) -> None:
-    """Adapters of the pool come with its GPUs, where several nodes have some."""
-    if role or not needs.gpus or nodes < 2 or len(needs.adapters) != 1:
+def _of_pool(needs: Needs, nodes: int) -> Mapping[str, int]:
+    """Adapters that come with the GPUs of a pool, where several nodes have some."""
+    return needs.adapters if needs.gpus and nodes > 1 and len(needs.adapters) == 1 else {}
+
+
+def _without_adapters(proposal: Proposal, role: str, needs: Needs) -> None:
+    """Those of the pool are not said again."""
+    if role or not _of_pool(needs, proposal.nodes):
         return
     words = proposal.words
     words.data = words.without(f"/resources/devices/{escape(next(iter(needs.adapters)))}")
@@ -104,15 +108,15 @@ def _without_adapters(proposal: Proposal, role: str, needs: Needs, nodes: int) -
 class _Pools:
     """Kinds of nodes, told apart by what selects them."""
 
-    def __init__(self, made: Draft) -> None:
-        self.made = made
+    def __init__(self, made: Draft, adapters: Container[str]) -> None:
+        self.made, self._adapters = made, adapters
         self.found: dict[str, Data] = {}
         self._keys: dict[str, str] = {}
 
-    def name_for(self, needs: Needs, nodes: int) -> str:
+    def name_for(self, needs: Needs) -> str:
         """The pool of pods with these needs, made where there is none."""
         taints, others = _taints(needs)
-        adapters = needs.adapters if needs.gpus and nodes > 1 and len(needs.adapters) == 1 else {}
+        adapters = {name: count for name, count in needs.adapters.items() if len(needs.adapters) == 1 and name in self._adapters}
         key = repr((sorted(needs.labels.items()), taints, others, needs.gpu, sorted(adapters)))
         if key not in self._keys:
             self._keys[key] = self._new(needs, taints, others, adapters)
@@ -134,7 +138,7 @@ class _Pools:
             self.made.guesses[f"{where}/gpu"] = "as far as the manifests show it" if model else "no manifest names the model"
         for resource, count in adapters.items():
             kind = next((kind for word, kind in _KINDS.items() if word in resource), "infiniband")
-            links = min(count, 64) if kind == "efa" or count > 1 else 8
+            links = count if kind == "efa" or count > 1 else 8
             pool["fabric"] = {
                 "kind": kind,
                 "links": links,
@@ -161,7 +165,7 @@ class _Pools:
             pool["gpu"]["per_node"] = min(max(pool["gpu"]["per_node"], needs.gpus, 8 if needs.gpus > 4 else 1), 16)
         for count in needs.adapters.values():
             if "fabric" in pool:
-                pool["fabric"]["resource_count"] = min(max(pool["fabric"]["resource_count"], count), 64)
+                pool["fabric"]["resource_count"] = max(pool["fabric"]["resource_count"], count)
         try:
             if needs.cpu and Cpu.parse(needs.cpu).millicores > 900 * int(pool["cpus"]):
                 pool["cpus"] = -(-Cpu.parse(needs.cpu).millicores // 800)

@@ -22,6 +22,8 @@ Tree = Mapping[str, Any]
 
 RDMA = re.compile(r"rdma|(^|/)efa$|(^|/)ib$|infiniband|roce|mlnx|hca|(^|[.-])nic", re.IGNORECASE)
 """Extended resources that are adapters of a network."""
+MOST_ADAPTERS = 64
+"""Of one node; plugins that let any number of pods share an adapter count to a thousand."""
 _OF_KUBERNETES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -122,11 +124,11 @@ def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
     for name, amount in amounts.items():
         if name.startswith("hugepages-"):
             words.say(f"/resources/hugepages/{name.removeprefix('hugepages-')}", _number(str(amount), "memory"), source)
-        elif name not in _OF_KUBERNETES and str(amount).isdigit():
-            devices[name] = int(str(amount))
+        elif name not in _OF_KUBERNETES and (count := _count(amount)) is not None:
+            devices[name] = count
     gpu = next((name for name in devices if GPU.fullmatch(name)), None)
     gpus = devices.pop(gpu) if gpu else 0
-    adapters = {name: count for name, count in devices.items() if RDMA.search(name)}
+    adapters = {name: count for name, count in devices.items() if RDMA.search(name) and count <= MOST_ADAPTERS}
     for name, count in devices.items():
         words.say(f"/resources/devices/{escape(name)}", count, source)
     spec = mapping(part.template, "/spec")
@@ -146,6 +148,14 @@ def _number(amount: Any, name: str = "cpu") -> Any:
         return cpus // 1000 if cpus % 1000 == 0 else cpus / 1000 if cpus % 100 == 0 else f"{cpus}m"
     except UnitError:
         return amount
+
+
+def _count(amount: Any) -> int | None:
+    """A whole number, which may be written as 1k; none is none."""
+    try:
+        return 0 if str(amount) == "0" else Bytes.parse(str(amount)).bytes
+    except UnitError:
+        return None
 
 
 def _text_of(amount: Any) -> str | None:

@@ -99,6 +99,10 @@ class Proposal:
         return str(self.words.data["run"])
 
     @property
+    def nodes(self) -> int:
+        return int(self.words.data["topology"]["nodes"])
+
+    @property
     def namespace(self) -> str:
         return str(self.words.data["namespace"])
 

@@ -835,6 +835,30 @@ def test_types_of_replicas_are_known_by_any_case_and_a_master_is_the_chief() -> 
     assert {one.fate for one in pods} == {Fate.RENAMED}
 
 
+def test_adapters_of_pods_without_gpus_are_those_of_their_own_pool() -> None:
+    """Which has some, because the pods that train have them from theirs."""
+    has = "resources: {limits: {rdma/vhca: 2, nvidia.com/gpu: 1}}, command"
+    workers = TF_POD.replace("command", has)
+    servers = TF_POD.replace("command", has.replace(", nvidia.com/gpu: 1", ""))
+    found = brought(replicas(f"    PS: {{{servers}}}\n    Worker: {{replicas: 2, {workers}}}\n"))
+    (run,) = found.runs
+    assert found.profile is not None
+    assert {name: pool["fabric"]["resource_count"] for name, pool in found.profile["node_pools"].items()} == {"gpu": 2, "cpu": 2}
+    assert run.run["roles"]["ps"]["resources"]["devices"] == {"rdma/vhca": 2}
+    assert not run.dropped
+
+
+def test_a_thousand_of_a_device_are_no_adapters_of_a_node() -> None:
+    pod = TF_POD.replace("command", "resources: {limits: {rdma/hca: 1k, nvidia.com/gpu: 1}}, command")
+    found = brought(replicas(f"    Worker: {{replicas: 2, {pod}}}\n"))
+    (run,) = found.runs
+    assert found.profile is not None
+    assert "fabric" not in found.profile["node_pools"]["gpu"]
+    assert run.run["resources"]["devices"] == {"rdma/hca": 1000}
+    (job,) = told(Source("given.yaml", replicas(f"    Worker: {{replicas: 2, {pod}}}\n")))
+    assert {one.fate for one in job.account.verdicts if "rdma" in one.pointer} == {Fate.SAME}
+
+
 VOLCANO = """
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job
