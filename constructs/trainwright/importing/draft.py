@@ -207,15 +207,17 @@ def _model(labels: Mapping[str, str]) -> str:
 
 
 def _operators(made: Draft, proposals: Sequence[Proposal]) -> None:
-    operators: Data = {}
+    releases: dict[str, tuple[int, ...]] = {}
     for proposal in proposals:
-        target = TARGETS[proposal.said.target]
+        target, said = TARGETS[proposal.said.target], proposal.said.release
         for one in (target.operator, *target.depends_on):
             if one is not None:
-                operators[one.name] = {"version": f"{'.'.join(map(str, one.releases.last))}.0"}
+                last = releases.get(one.name, one.releases.last)
+                releases[one.name] = min(said, last) if said and one is target.operator else last
+    operators: Data = {name: {"version": f"{'.'.join(map(str, release))}.0"} for name, release in releases.items()}
     if operators:
         made.data["operators"] = operators
-        made.guesses["/operators"] = "the newest releases that are known here"
+        made.guesses["/operators"] = "the newest releases that are known here and read the manifests"
     volcano = any(needs.scheduler == "volcano" for one in proposals for needs in one.needs.values())
     if volcano or any(TARGET_MODULES[one.said.target][0].startswith("volcano.") for one in proposals):
         made.data["scheduling"] = {"gang": "volcano", "version": ".".join(map(str, SCHEDULERS["volcano"].releases.last))}

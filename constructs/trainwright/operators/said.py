@@ -66,6 +66,8 @@ class Said(NamedTuple):
     kinds: tuple[str, ...]
     """Kinds of topology that it may carry; the first one where its command says nothing."""
     words: Mapping[str, tuple[Any, str]] = {}
+    release: tuple[int, int] | None = None
+    """The newest of its operator that reads the object as it stands, where that is not the newest of all."""
     runtime: Mapping[str, Any] | None = None
     """An object of somebody else that it refers to and that has the rest of its pods. ``parts`` have what it says itself."""
     instead: Said | None = None

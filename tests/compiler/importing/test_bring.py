@@ -300,6 +300,18 @@ def test_a_train_job_refers_to_its_runtime_and_says_nothing_of_it() -> None:
     assert again.run == said
 
 
+def test_a_train_job_of_an_earlier_release_gets_that_release() -> None:
+    """A later one drops the field by which it says what its pods have of their own."""
+    patch = "podTemplateOverrides: [{targetJobs: [{name: node}], spec: {serviceAccountName: trains}}]"
+    job = f"{{runtimeRef: {{name: torch-distributed}}, trainer: {{numNodes: 2, command: [torchrun, t.py]}}, {patch}}}"
+    text = f"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {{name: early}}\nspec: {job}\n"
+    found = brought(text)
+    assert found.profile is not None
+    assert found.profile["operators"]["trainer"]["version"] == "2.1.0"
+    assert found.runs[0].run["service_account"] == "trains"
+    assert verdicts(text)["serviceAccountName"].fate is Fate.SAME
+
+
 @pytest.mark.parametrize(("was", "now", "why"), [
     ("PATCH", "{securityContext: {runAsUser: 7}}", "decides securityContext of the pods"),
     ("torch: {numProcPerNode: 4}", "mpi: {runLauncherAsNode: true}", "a run fills a Job launcher"),

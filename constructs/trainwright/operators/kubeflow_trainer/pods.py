@@ -47,7 +47,7 @@ def merged(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Tree:
     whole: Tree = copy.deepcopy(dict(runtime))
     spec, policy = whole["spec"]["template"]["spec"], whole["spec"].get("mlPolicy") or {}
     trainer = manifest["spec"].get("trainer") or {}
-    for patch in _patches_of(manifest["spec"], spec):
+    for patch in _patches_of(manifest["spec"]):
         _merge(spec, patch)
     for job in spec["replicatedJobs"]:
         _count(job, policy, trainer)
@@ -263,7 +263,7 @@ def _pod_group(manifest: Mapping[str, Any], template: Tree, policy: Tree) -> lis
     return [child(manifest, "PodGroup", name, SCHEDULERS[gang].api_version, spec=spec)]
 
 
-def _patches_of(spec: Mapping[str, Any], template: Tree) -> list[Tree]:
+def _patches_of(spec: Mapping[str, Any]) -> list[Tree]:
     """Of the JobSet's spec: in the words of 2.2 and later, or of 2.1."""
     patches = [patch["trainingRuntimeSpec"]["template"]["spec"] for patch in spec.get("runtimePatches", ())]
     for override in spec.get("podTemplateOverrides", ()):

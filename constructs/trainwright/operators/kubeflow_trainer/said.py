@@ -11,6 +11,7 @@ from trainwright.objects.fields import items, mapping, text
 from trainwright.operators.job.said import part_of
 from trainwright.operators.jobset.said import JOBS
 from trainwright.operators.kubeflow_trainer.pods import ANCESTOR, LAUNCHER, NODE, merged
+from trainwright.operators.kubeflow_trainer.releases import RUNTIME_PATCHES
 from trainwright.operators.operator import Around
 from trainwright.operators.said import TORCH, Part, Said, Words, seconds, stated, variable
 from trainwright.operators.training_operator.said import at_number
@@ -131,7 +132,7 @@ def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
     if name != "mpi":
         lead = next((one for one in parts if one.role == NODE), parts[0])
         others = [one._replace(ranks=False, further=True) for one in parts if one is not lead and "initializer" not in one.role]
-        return Said("train-job", (lead._replace(role="node"), *others), _KINDS[name], words)
+        return Said("train-job", (lead._replace(role="node"), *others), _KINDS[name], words, _release(manifest))
     as_node = at(policy, "/mpi/runLauncherAsNode") is True
     if as_node:
         words["/topology/launcher_is_node"] = (True, "/spec/mlPolicy/mpi/runLauncherAsNode")
@@ -139,7 +140,13 @@ def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
     nodes = [one._replace(role="node") for one in parts if one.role == NODE]
     if as_node and len(parts) == 1:
         launcher = launcher._replace(role="node")
-    return Said("train-job", (launcher, *nodes), _KINDS[name], words)
+    return Said("train-job", (launcher, *nodes), _KINDS[name], words, _release(manifest))
+
+
+def _release(manifest: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The last one that reads what a TrainJob has of earlier ones."""
+    major, minor = RUNTIME_PATCHES.since
+    return (major, minor - 1) if at(manifest, "/spec/podTemplateOverrides") else None
 
 
 def _part(holder: Mapping[str, Any], number: int, role: str, manifest: Mapping[str, Any]) -> Part:
