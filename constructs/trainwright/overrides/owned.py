@@ -291,14 +291,15 @@ def owners_of(names: Iterable[str], resolution: Resolution, role: Role | None = 
     environment = resolution.without_own(role) if role else resolution.plan.environment
     planned = {variable.name for variable in environment if not is_stated(variable) and not (role and variable.default)}
     injects, further = resolution.binding.injects, role is not None and role.further is not None
+    opaque = isinstance(resolution.run.workload, CommandWorkload)
+    alone = opaque and resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE  # mpirun has other names for what it tells ranks
 
     def owner(name: str) -> str | None:
         if name in injects:
             return f"{name} is set by the controller: {injects[name]}"
         if name in planned or name.startswith("TRAINWRIGHT_"):
             return f"{name} is set by the plan"
-        if not further and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
-            opaque = isinstance(resolution.run.workload, CommandWorkload)
+        if not further and not alone and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
             who = _OF_RANKS.get(resolution.needs.rendezvous, "the framework") if opaque else "the supervisor"
             return f"{name} is set by {who} for each rank"
         return None

@@ -253,6 +253,21 @@ def test_a_field_of_the_launcher_is_none_of_the_ranks(run: Data, cluster: Data, 
     assert ("under env of the run" in finding.fix) == bool(cluster)
 
 
+@pytest.mark.parametrize("field", ["metadata.namespace", "metadata.labels['app.kubernetes.io/instance']"])
+def test_a_field_that_is_the_same_in_every_pod_is_that_of_the_ranks(field: str) -> None:
+    assert "TW427" not in [one.code for one in findings(RUN | {"env": {"PN": {"field": field}}}, MPI)]
+
+
+def test_where_ranks_meet_is_the_runs_to_say_where_mpirun_tells_them_nothing_of_it() -> None:
+    """A program of MPI alone gets names of MPI's own; a torch topology brings those of torch."""
+    env = {"env": {"MASTER_ADDR": "example.com", "MASTER_PORT": "29500", "WORLD_SIZE": "$(SIZE)"}}
+    mpi = {"topology": {"kind": "mpi", "nodes": 2, "gpus_per_node": 8}}
+    line = command("mpirun", "-np", "16", *HOSTS, "-x", "MASTER_ADDR", "-x", "MASTER_PORT", "/bin/a.sh")
+    assert "TW403" not in [one.code for one in findings(RUN | line | mpi | env, MPI)]
+    torch = {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8, "mpi": "openmpi"}}
+    assert "TW403" in [one.code for one in findings(RUN | line | torch | env, MPI)]
+
+
 def test_the_launchers_own_field_stays_with_it() -> None:
     assert "TW427" not in [one.code for one in findings(RUN | {"roles": {"launcher": {"env": FIELD}}}, MPI)]
 

@@ -12,6 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Gang
+from trainwright.manifest.labels import IDENTITY_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
@@ -192,12 +193,16 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
         fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
         yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
     for variable in resolution.plan.environment:  # those of the launcher's own role stay with it
-        if is_stated(variable) and variable.field:
+        if is_stated(variable) and variable.field and variable.field not in _OF_EVERY_POD:
             message = f"ranks would get {variable.field} of the launcher's pod as {variable.name}, not that of their own"
             fix = "remove it, and ask the pod in the program, by its host name or address"
             if variable.source.startswith("cluster:"):
                 fix += f"; or write another value for {variable.name} under env of the run, which wins"
             yield found("TW427", context.locate.at(variable.source), message, fix)
+
+
+_OF_EVERY_POD = ("metadata.namespace", f"metadata.labels['{IDENTITY_LABEL}']")
+"""Fields that are the same in each."""
 
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
