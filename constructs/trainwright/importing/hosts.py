@@ -51,7 +51,7 @@ def with_hosts(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fitted
 
 
 def _names(proposal: Proposal, fitted: Fitted) -> dict[str, str]:
-    """Host of a pod of the original -> of the one of the run that is in its place."""
+    """Host of a pod of the original, with its domain and without -> of the one of the run that is in its place."""
     ours = _hosts(fitted.compiled.manifests, next(iter(filter(operator.makes_pods, fitted.compiled.manifests)), {}))
     theirs = _hosts([*proposal.around, proposal.manifest.data], proposal.manifest.data)
     names: dict[str, str] = {}
@@ -59,7 +59,9 @@ def _names(proposal: Proposal, fitted: Fitted) -> dict[str, str]:
         element = at(proposal.manifest.data, "/".join(part.pointer.split("/")[:4]))
         called = (text(element, "/name") or text(element, "/groupName")) if isinstance(element, Mapping) else ""
         pairs = zip(theirs.get(called or part.role, ()), ours.get(part.role, ()), strict=False)
-        names |= {one: other.replace(fitted.compiled.plan.name, _REFERENCE) for one, other in pairs}
+        for one, other in pairs:
+            renamed = other.replace(fitted.compiled.plan.name, _REFERENCE)
+            names |= {one.partition(".")[0]: renamed.partition(".")[0], one: renamed}
     return {one: other for one, other in names.items() if one != other and _REFERENCE in other}
 
 

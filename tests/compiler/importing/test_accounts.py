@@ -112,7 +112,7 @@ def test_an_object_goes_with_the_run_that_refers_to_it_and_a_finding_with_its_ob
 
 
 def test_the_text_begins_with_what_is_lost() -> None:
-    text = to_text(told(Source("two.yaml", TWO.replace("imagePullPolicy: Sometimes", "nothing: true"))))
+    text = to_text(told(Source("two.yaml", TWO.replace("imagePullPolicy: Sometimes", "env: [{name: a-b, value: c}]"))))
     first, second, *_ = text.partition("two:")[2].splitlines()
     assert "values as they are" in first
     assert second.strip().startswith("LOST")
@@ -177,6 +177,42 @@ def test_hosts_of_the_originals_pods_are_those_of_the_runs_and_one_in_a_file_is_
     assert first.lost
     assert "names hosts that nothing has any more" in first.why
     assert not second.lost
+
+
+BY_NAME = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: meets, namespace: lab}
+spec:
+  slotsPerWorker: 1
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      template:
+        spec:
+          imagePullPolicy: Always
+          containers:
+          - name: c
+            image: 'mpi:5'
+            command: [mpirun, --allow-run-as-root, -np, '2', -x, MASTER_ADDR, -x, MASTER_PORT, /train.sh]
+            env: [{name: MASTER_ADDR, value: meets-worker-0}, {name: MASTER_PORT, value: '6002'}]
+    Worker: {replicas: 2, template: {spec: {containers: [{name: c, image: 'mpi:5'}]}}}
+"""
+
+
+def test_where_ranks_of_mpi_meet_is_a_pod_of_the_run() -> None:
+    """By its name alone, too."""
+    (job,) = told(Source("given.yaml", BY_NAME))
+    by_place = {verdict.place.rpartition("/env/")[2]: verdict for verdict in job.account.verdicts if "/env/" in verdict.place}
+    assert by_place["MASTER_ADDR/value"].now == "$(RUN_NAME)-worker-0"
+    assert {verdict.fate for verdict in by_place.values()} == {"renamed"}
+
+
+def test_a_field_that_its_kind_does_not_have_is_on_the_closed_list() -> None:
+    (job,) = told(Source("given.yaml", BY_NAME))
+    (policy,) = [one for one in job.account.verdicts if one.pointer.endswith("/spec/imagePullPolicy")]
+    assert (policy.listed, policy.lost) == (True, False)
+    assert policy.why == "its kind has no such field: the API server drops it"
 
 
 def test_amounts_that_the_import_chose_have_a_reason_of_their_own() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,7 +71,11 @@ def native(counts: Mapping[str, int]) -> float:
 
 
 def account(
-    original: Sequence[Manifest], compiled: Sequence[Compiled], beside: Sequence[Compiled] = (), locate: Locator | None = None
+    original: Sequence[Manifest],
+    compiled: Sequence[Compiled],
+    beside: Sequence[Compiled] = (),
+    locate: Locator | None = None,
+    unknown: Sequence[Collection[str]] = (),
 ) -> list[Account]:
     """What became of the objects of one run, in their order.
 
@@ -80,12 +84,14 @@ def account(
         compiled: all objects of the run.
         beside: those of its namespace's foundation.
         locate: where the run and its profile are written.
+        unknown: of each object of the original, pointers of the fields that its kind does not have.
     """
     ones, ours = list(views(original)), [*compiled, *beside]
     pairs = matched(ones, ours)
     names = {called(ones[index].tree): name_of(ours[number].manifest) for index, number in pairs.items()}
     pods = labels_of_pods([view.tree for view in ones])
-    sides = [Side(view, pairs.get(index), ours, names, pods) for index, view in enumerate(ones)]
+    no_fields = unknown or [()] * len(original)
+    sides = [Side(view, pairs.get(index), ours, names, pods, no_fields[view.owner]) for index, view in enumerate(ones)]
     here = Ours(ours, sides, locate or Locator())
     carrier = next((index for index, view in enumerate(ones) if makes_pods(view.tree)), 0)
     added = [number for number in range(len(compiled)) if number not in pairs.values()]
@@ -122,6 +128,8 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
         return said(Fate.LEFT_OUT, why="the API server or the operator wrote it", listed=True)
     if leaf.value is None:
         return said(Fate.LEFT_OUT, why="a null is as good as nothing: the API server drops it", listed=True)
+    if side.is_unknown(leaf) and leaf.mine is ABSENT:
+        return said(Fate.LEFT_OUT, why="its kind has no such field: the API server drops it", listed=True)
     if side.number is None:
         return _of_an_object(said, side, ours)
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:

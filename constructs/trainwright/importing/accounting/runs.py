@@ -50,7 +50,8 @@ def accounts_of(brought: Brought, sources: Sequence[Source], catalogue: Catalogu
     findings = _findings(objects, catalogue)
     for owner, numbers in parts.items():
         original, mine = [objects[number].data for number in numbers], runs.get(owner, [])
-        found = _accounts(original, mine) if mine else [unaccounted(one) for one in original]
+        unknown = [_unknown(objects[number], findings[number]) for number in numbers]
+        found = _accounts(original, mine, unknown) if mine else [unaccounted(one) for one in original]
         name = ", ".join(run.name for run in mine) or None
         told.update((number, Told(one, name, findings[number])) for number, one in zip(numbers, found, strict=True))
     return [told[number] for number in sorted(told)]
@@ -75,12 +76,18 @@ def _owner(objects: Sequence[Manifest], number: int, runs: dict[int, list[Import
     return next(asking, next(iter(runs)))
 
 
-def _accounts(original: Sequence[dict[str, object]], runs: Sequence[Imported]) -> list[Account]:
+def _unknown(manifest: Manifest, findings: Sequence[Finding]) -> list[str]:
+    """Pointers of the fields that its kind does not have."""
+    return [one.where.pointer.removeprefix(manifest.pointer) for one in findings if one.code == "TW703"]
+
+
+def _accounts(original: Sequence[dict[str, object]], runs: Sequence[Imported], unknown: Sequence[list[str]]) -> list[Account]:
     """Several runs only where one object wraps them."""
     compiled = [one for run in runs for one in compiled_objects(run.compiled)]
     beside = foundation_objects(runs[0].compiled.cluster, runs[0].compiled.run.namespace)
     file = f"charts/runs/{runs[0].name}.yaml"
-    return account(original, compiled, beside, Locator(file, parse_yaml(MODELINE.format("run") + runs[0].text, file).positions))
+    locate = Locator(file, parse_yaml(MODELINE.format("run") + runs[0].text, file).positions)
+    return account(original, compiled, beside, locate, unknown)
 
 
 def _findings(objects: Sequence[Manifest], catalogue: Catalogue) -> list[tuple[Finding, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -31,7 +31,7 @@ class Side:
 
     def __init__(
         self, view: View, number: int | None, ours: Sequence[Compiled], names: Mapping[tuple[str, str], str],
-        pods: Sequence[Mapping[str, str]] = (),
+        pods: Sequence[Mapping[str, str]] = (), unknown: Collection[str] = (),
     ) -> None:  # fmt: skip
         mine = {} if number is None else ours[number].manifest
         self.view, self.number, self._names, self.pods = view, number, names, pods
@@ -39,6 +39,7 @@ class Side:
         self.pairing = Pairing(view.tree, mine, self.renamed)
         stored = isinstance(at(view.tree, "/metadata/uid") or at(view.tree, "/metadata/resourceVersion"), str)
         self._applied = as_applied(view.tree) if stored else None
+        self._unknown = tuple(f"{one.removeprefix(view.pointer)}/" for one in unknown if one.startswith(view.pointer))
         found = self.pairing.leaves
         self.leaves = [leaf for leaf in found if not any(f"{leaf.pointer}/".startswith(f"{one}/") for one in view.apart)]
 
@@ -49,6 +50,10 @@ class Side:
     def is_of_the_server(self, leaf: Leaf) -> bool:
         """Whether an object from a cluster has a leaf because the API server or an operator wrote it."""
         return self._applied is not None and leaf.value is not None and at(self._applied, leaf.pointer) is None
+
+    def is_unknown(self, leaf: Leaf) -> bool:
+        """Whether its kind has no such field."""
+        return f"{leaf.pointer}/".startswith(self._unknown)
 
     def renamed(self, place: Place, text: str) -> str:
         """A text of the original under our names."""
