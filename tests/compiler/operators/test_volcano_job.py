@@ -87,6 +87,16 @@ def test_the_codes_of_an_opaque_command_mean_nothing() -> None:
     assert action(spec(script("train.py"))["policies"], 10) == "TerminateJob"
 
 
+def test_a_command_may_read_the_lists_of_hosts_that_volcano_mounts() -> None:
+    def said(file: str) -> list[str]:
+        run = on("volcano-job", **MPI, **command("mpirun", "--hostfile", file, "-np", "24", "/a.sh"))
+        return [one.message for one in findings(run, PROFILE) if one.code == "TW420"]
+
+    assert said("/etc/volcano/worker.host") == said("/etc/mpi/hostfile") == []
+    (refused,) = said("/etc/volcano/mpiworker.host")
+    assert refused.startswith("/etc/volcano/mpiworker.host is not the host file of the run")
+
+
 @pytest.mark.parametrize("restarts", [0, 3])
 def test_volcano_counts_the_restart_that_it_does_not_make(restarts: int) -> None:
     """It compares retryCount, raised by each restart, with maxRetry, and takes 0 for 3 (mutate_job.go, state/restarting.go)."""

@@ -212,7 +212,10 @@ def _by_mpirun(needs: Needs) -> Binding:
         rank_zero_host="{name}-launcher-0.{name}" if mpi.launcher_holds_ranks else "{name}-worker-0.{name}",
         injects={"MPI_HOST": "names of the workers, on the launcher, by the plugin mpi"},
         environment=EnvironmentChannel.LAUNCHER,
-        of_rendezvous=Mpirun(mpi, brings_hostfile=True),
+        # the plugin svc writes a list of hosts for each task (volcano, pkg/controllers/job/plugins/svc)
+        of_rendezvous=Mpirun(
+            mpi, brings_hostfile=True, plain_lists=tuple(f"/etc/volcano/{role}.host" for role in (LAUNCHER, WORKER))
+        ),
         peer_list=("VC_WORKER_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
         # Ranks are tied to the launcher's supervisor, which ends with the code of the rank that failed first.

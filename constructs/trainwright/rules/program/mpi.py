@@ -18,7 +18,7 @@ from trainwright.plan.environment import forwarded, is_stated
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.program.peers import ASKS
 from trainwright.program.slots import HOST_FILES, HOSTS, PROCESSES, Slots, knows_hosts, without_hosts
-from trainwright.rendezvous.mpi import HOSTFILE, MPI
+from trainwright.rendezvous.mpi import HOSTFILE, MPI, Mpirun
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, scripts_in, stated_lines
 from trainwright.run import CommandWorkload, WholeSecret
 
@@ -88,8 +88,10 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     files, hosts = launch.values(HOST_FILES), launch.values(HOSTS)
+    mpirun = resolution.binding.part(Mpirun)
+    known = (HOSTFILE, *(mpirun.plain_lists if mpirun else ()))
     for file in files:
-        if file != HOSTFILE and "$" not in file:
+        if file not in known and "$" not in file:
             yield "TW420", f"{file} is not the host file of the run, {HOSTFILE}", f"write {HOSTFILE}"
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
