@@ -18,7 +18,7 @@ from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
 from trainwright.reading.words import Word, key_word, value_word
 from trainwright.units import counted, in_quotes, literal
-from trainwright_trainer.contract.base import MountPath, PlacedError
+from trainwright_trainer.contract.base import AbsolutePath, MountPath, PlacedError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -359,6 +359,7 @@ _PATTERNS = (
     (names.QualifiedName, "letters, digits, dashes, dots and underscores, with an optional prefix such as example.com/"),
     (names.LabelValue, "letters, digits, dashes, dots and underscores, with a letter or digit first and last"),
     (names.EnvName, "letters, digits and underscores, with no digit first"),
+    (AbsolutePath, "an absolute path such as /data"),
     (MountPath, "an absolute path such as /data, without a colon and without a slash at its end"),
     (names.NodePath, "an absolute path such as /data, without a colon and without a slash at its end"),
 )

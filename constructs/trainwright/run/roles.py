@@ -13,7 +13,7 @@ from trainwright.run.resources import Resources
 from trainwright.run.surroundings import ByPath, EnvValue, Mount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
-from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.base import AbsolutePath, ListOf, PlacedError
 
 ONLY_FURTHER = ("gpus", "starts", "must_end", "exit_codes")
 """Fields that mean nothing where the target itself has the role."""
@@ -42,7 +42,7 @@ class RoleParts(Model):
     """What they run in place of what the plan has for them (workload `command`, and further roles)."""
     args: Arguments = ()
     """Arguments in place of the run's (workload `command`, and further roles)."""
-    working_dir: MountPath | None = None
+    working_dir: AbsolutePath | None = None
     """Directory in which the program starts. Default: of the run's own pods that of the workload, of a further role that of its
     image.
     """

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 from pydantic_core import PydanticCustomError
 
 from trainwright.model import Model
-from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.base import AbsolutePath, ListOf, MountPath, PlacedError
 from trainwright_trainer.contract.boosting import BoostingSettings
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 from trainwright_trainer.contract.training import Duration, Optimizer, Precision, RateShape, TrainingSettings
@@ -108,7 +108,7 @@ class ScriptWorkload(Model):
     """Your program under our supervisor."""
     command: Command
     """Program and arguments, each a list element; one process per rank."""
-    working_dir: MountPath | None = None
+    working_dir: AbsolutePath | None = None
     """Directory in which the program starts. Default: that of the image."""
     packages: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\x00-\x1f\x7f]*$", max_length=4096,
                                           examples=["einops==0.8.1 --hash=sha256:…"])]] = ()
@@ -147,7 +147,7 @@ class CommandWorkload(Model):
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
     """Arguments after `command`, or of the image's entrypoint; `[]` without a command starts that as it is."""
-    working_dir: MountPath | None = None
+    working_dir: AbsolutePath | None = None
     """Directory in which the program starts. Default: that of the image."""
     launcher_variables: bool | None = None
     """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
