@@ -100,6 +100,7 @@ def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
     if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in started):
         return fitted
     data = {**fitted.data, "workload": {**fitted.data["workload"], "launcher_variables": True}}
+    data |= {"env": {name: value for name, value in data.get("env", {}).items() if name not in LAUNCHER_VARIABLES}}
     try:
         return Fitted(data, compiler(data), fitted.dropped)
     except CompileError:

@@ -25,7 +25,7 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
             continue  # the plan has scratch there beside a root that is read-only
         if path == SHARED_MEMORY:
             memory = text(container, "/resources/limits/memory") or text(container, "/resources/requests/memory")
-            if size := _shared_memory(mapping(volume, "/emptyDir"), memory):
+            if size := _shared_memory(volume, memory):
                 words.say("/resources/shared_memory", size, source)
             continue
         if path in RESERVED_PATHS:
@@ -39,9 +39,12 @@ def say_mounts(words: Words, spec: Tree, container: Tree, place: str, maps: Mapp
             words.say(f"/mounts/{escape(path)}", said, source)
 
 
-def _shared_memory(stated: Tree, memory: str) -> str:
-    """As stated. Without a size a pod may fill its whole memory, and is killed then: that is half of it here, as by default."""
-    if text(stated, "/sizeLimit") or text(stated, "/medium") != "Memory":
+def _shared_memory(volume: Tree, memory: str) -> str:
+    """As stated. Without a size a pod may fill its whole memory, and is killed then: that is half of it here, as by default; and
+    so is that of the node, which all its pods share.
+    """
+    stated, of_node = mapping(volume, "/emptyDir"), text(volume, "/hostPath/path").rstrip("/") == SHARED_MEMORY
+    if text(stated, "/sizeLimit") or (text(stated, "/medium") != "Memory" and not of_node):
         return text(stated, "/sizeLimit")
     try:
         return str(Bytes(Bytes.parse(memory).bytes // 2)) if memory else ""

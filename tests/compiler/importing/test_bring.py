@@ -374,6 +374,9 @@ def test_a_program_that_was_told_where_rank_0_is_is_told_it_again() -> None:
     main |= {"command": ["python", "t.py"], "env": [{"name": "MASTER_ADDR", "value": "pair-0.met"}]}
     run = only(json.dumps(job))
     assert run.run["workload"]["launcher_variables"] is True
+    main["env"] += [{"name": "NNODES", "value": "7"}, {"name": "LEVEL", "value": "info"}]  # a number that the plan has too
+    run = only(json.dumps(job))
+    assert (run.run["workload"]["launcher_variables"], run.run["env"]) == (True, {"LEVEL": "info"})
 
 
 ENDING = """
@@ -588,6 +591,25 @@ def test_options_of_ray_are_words_but_for_those_that_are_said_anyway() -> None:
     options = [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if "rayStart" in one.pointer]
     assert [one.fate for one in options if "num-cpus" in one.pointer] == [Fate.SAME, Fate.RENAMED]
     assert [(one.fate, one.lost) for one in options if "num-cpus" not in one.pointer] == [(Fate.LEFT_OUT, False)] * 5
+
+
+@pytest.mark.parametrize(("head", "holds"), [("2", True), ("1", False)])
+def test_a_head_with_the_gpus_of_a_worker_is_a_node(head: str, holds: bool) -> None:
+    text = SHARED_MEMORY.replace("cpu: 1", f"cpu: 1, nvidia.com/gpu: {head}", 1).replace("{spec: *pod}", "POD")
+    worker = "{spec: {containers: [{name: ray, image: 'rayproject/ray:2.52.0', resources: {limits: {nvidia.com/gpu: 2}}}]}}"
+    topology = only(text.replace("POD", worker)).run["topology"]
+    assert (topology.get("head_is_node", False), topology["nodes"], topology["gpus_per_node"]) == (holds, 2 + holds, 2)
+
+
+def test_the_memory_of_the_node_is_half_of_the_pods_own(tmp_path: Path) -> None:
+    run = only(SHARED_MEMORY.replace("emptyDir: {medium: Memory}", "hostPath: {path: /dev/shm}"))
+    assert run.run["resources"]["shared_memory"] == "2Gi"
+    assert "mounts" not in run.run
+
+
+def test_a_program_may_start_at_the_root_of_its_image() -> None:
+    text = APART.replace("APP", "").replace("KEY", "rack").replace("command: [torchrun", "workingDir: /, command: [torchrun")
+    assert only(text).run["workload"]["working_dir"] == "/"
 
 
 def test_workers_of_ray_keep_apart_by_the_label_of_their_group() -> None:

@@ -15,17 +15,22 @@ from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, SUBMITTER, WORKER, group_at, ray_version
 from trainwright.operators.kuberay.pods import PORTS
 from trainwright.operators.operator import Around
-from trainwright.operators.said import Part, Said, count, stated
+from trainwright.operators.said import GPU, Part, Said, count, stated
 
 CLUSTER = "/spec/rayClusterSpec"
 _OURS = frozenset({"dashboard-host", "num-gpus"})
 """Options of Ray that the plan states."""
-_BY_ITSELF = {"block": "true", "metrics-export-port": str(PORTS["metrics"]), "port": str(PORTS["gcs-server"])}
+_BY_ITSELF = {
+    "block": "true", "dashboard-port": str(PORTS["dashboard"]), "metrics-export-port": str(PORTS["metrics"]),
+    "port": str(PORTS["gcs-server"]),
+}  # fmt: skip
 """What the operator, or Ray, says of others where nothing is said."""
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
-    """The first group of workers has the ranks; a cluster without any has them on its head."""
+    """The first group of workers has the ranks; a cluster without any has them on its head, and so has one whose head has as many
+    GPUs as a worker.
+    """
     if not mapping(manifest, CLUSTER):
         raise LookupError(
             "it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec"
@@ -36,12 +41,14 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
              marks={"ray.io/group": text(one, "/groupName")})
         for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs")
     ]  # fmt: skip
-    head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=not groups, container="ray-head")
+    of_head = mapping(manifest, HEAD_POD)
+    holds = not groups or 0 < _gpus(of_head) == _gpus(groups[0].template)
+    head = Part(HEAD, 1, HEAD_POD, of_head, ranks=holds, container="ray-head")
     words: dict[str, tuple[Any, str]] = dict(stated(manifest, {"/spec/backoffLimit": "/restarts"}))
     (entry, said_at), (packages, packed_at) = _submission(manifest)
     if entry:
         words |= _driver(entry, said_at)
-    if not groups:
+    if holds:
         words["/topology/head_is_node"] = (True, f"{CLUSTER}/headGroupSpec")
     version = text(manifest, f"{CLUSTER}/rayVersion")
     tag = ray_version(text(head.template, "/spec/containers/0/image"), None)
@@ -70,6 +77,11 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         if not number and hosts > 1
     }
     return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words, merged=merged)
+
+
+def _gpus(template: Mapping[str, Any]) -> int:
+    limits = mapping(template, "/spec/containers/0/resources/limits")
+    return sum(int(count) for name, count in limits.items() if GPU.fullmatch(name) and str(count).isdigit())
 
 
 def _hosts(group: Mapping[str, Any]) -> int:
