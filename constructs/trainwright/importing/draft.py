@@ -212,8 +212,8 @@ def _operators(made: Draft, proposals: Sequence[Proposal]) -> None:
         target, said = TARGETS[proposal.said.target], proposal.said.release
         for one in (target.operator, *target.depends_on):
             if one is not None:
-                last = releases.get(one.name, one.releases.last)
-                releases[one.name] = min(said, last) if said and one is target.operator else last
+                wanted = said if said and one is target.operator else one.releases.last
+                releases[one.name] = max(releases.get(one.name, wanted), wanted)
     operators: Data = {name: {"version": f"{'.'.join(map(str, release))}.0"} for name, release in releases.items()}
     if operators:
         made.data["operators"] = operators

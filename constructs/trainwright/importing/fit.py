@@ -16,7 +16,7 @@ from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.importing.choices import choices
 from trainwright.importing.commands import rewritten, values_of
 from trainwright.importing.emitted import ONLY_ORDER, Aim
-from trainwright.importing.propose import Proposal
+from trainwright.importing.propose import WISHES, Proposal
 from trainwright.importing.words import Data, Words, leaves, removed
 from trainwright.reading import validate_data
 from trainwright.run import Run
@@ -100,9 +100,12 @@ def _told(fitted: Fitted, compiler: Compiler) -> Fitted:
     if taken.isdisjoint(LAUNCHER_VARIABLES) or any(one.name in TORCH_LAUNCHERS for one in started):
         return fitted
     data = {**fitted.data, "workload": {**fitted.data["workload"], "launcher_variables": True}}
-    data |= {"env": {name: value for name, value in data.get("env", {}).items() if name not in LAUNCHER_VARIABLES}}
+    dropped = list(fitted.dropped)
+    for name in [one for one in LAUNCHER_VARIABLES if one in data.get("env", {})]:
+        dropped.append((f"/env/{name}", data["env"][name], f"{name} is set by the plan"))
+        data = removed(data, ["env", name])
     try:
-        return Fitted(data, compiler(data), fitted.dropped)
+        return Fitted(data, compiler(data), dropped)
     except CompileError:
         return fitted
 
@@ -214,6 +217,10 @@ def _is_needed(way: Sequence[str]) -> bool:
         return len(way) == 1 or way[1] in ("kind", "command", "args")
     if way[0] == "containers":
         return len(way) > 2
+    if way[0] in WISHES:
+        return len(way) > 3
+    if way[0] == "roles" and len(way) > 2 and way[2] in WISHES:
+        return len(way) > 5
     if way[0] == "roles":
         return len(way) > 2 and way[2] in ("pods", "command", "args")
     return way[0] in _NEEDED

@@ -26,6 +26,8 @@ from trainwright.operators.operator import Around
 RUN_NAME = "RUN_NAME"
 """The variable with the name of the run's objects."""
 _REFERENCE = f"$({RUN_NAME})"
+_MEETS = "MASTER_ADDR"
+"""The variable whose value is a host, by its name alone too."""
 _SAID = ("env", "workload", "roles")
 """Parts of a run in which Kubernetes puts the values of variables."""
 
@@ -40,6 +42,10 @@ def with_hosts(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fitted
     found = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, longest_first))}){ENDS}")
     for part in (part for part in _SAID if part in data):
         data[part] = _written(data[part], lambda said: found.sub(lambda name: names[name[0]], said))
+    alone = {name.partition(".")[0]: other.partition(".")[0] for name, other in names.items()}
+    for holder in (data, *data.get("roles", {}).values()):
+        if (host := holder.get("env", {}).get(_MEETS)) in alone:  # elsewhere it may be any text, such as a part of a path
+            holder["env"][_MEETS] = alone[host]
     if data == fitted.data:
         return fitted
     data["env"] = {RUN_NAME: {"field": f"metadata.labels['{IDENTITY_LABEL}']"}, **data.get("env", {})}
@@ -51,7 +57,7 @@ def with_hosts(proposal: Proposal, fitted: Fitted, compiler: Compiler) -> Fitted
 
 
 def _names(proposal: Proposal, fitted: Fitted) -> dict[str, str]:
-    """Host of a pod of the original, with its domain and without -> of the one of the run that is in its place."""
+    """Host of a pod of the original -> of the one of the run that is in its place."""
     ours = _hosts(fitted.compiled.manifests, next(iter(filter(operator.makes_pods, fitted.compiled.manifests)), {}))
     theirs = _hosts([*proposal.around, proposal.manifest.data], proposal.manifest.data)
     names: dict[str, str] = {}
@@ -59,9 +65,7 @@ def _names(proposal: Proposal, fitted: Fitted) -> dict[str, str]:
         element = at(proposal.manifest.data, "/".join(part.pointer.split("/")[:4]))
         called = (text(element, "/name") or text(element, "/groupName")) if isinstance(element, Mapping) else ""
         pairs = zip(theirs.get(called or part.role, ()), ours.get(part.role, ()), strict=False)
-        for one, other in pairs:
-            renamed = other.replace(fitted.compiled.plan.name, _REFERENCE)
-            names |= {one.partition(".")[0]: renamed.partition(".")[0], one: renamed}
+        names |= {one: other.replace(fitted.compiled.plan.name, _REFERENCE) for one, other in pairs}
     return {one: other for one, other in names.items() if one != other and _REFERENCE in other}
 
 

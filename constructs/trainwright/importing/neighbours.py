@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at
 from trainwright.importing.accounting.pairing import leaves
 from trainwright.manifest.kueue import GROUP
+from trainwright.manifest.labels import is_the_plans
 from trainwright.manifest.template.scheduling import HOST, PREFERRED, REQUIRED, WEIGHT
-from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.fields import items, mapping, text, texts
 from trainwright.objects.metadata import not_qualified
 from trainwright.objects.selectors import selects
+from trainwright.operators.said import scalar
 
 Tree = Mapping[str, Any]
 
@@ -92,46 +95,58 @@ def _means_its_own(selector: Tree, template: Tree, name: str, marks: Mapping[str
     return selects(selector, {**mapping(template, "/metadata/labels"), **given, **marks})
 
 
+
 def wishes(template: Tree, field: str, name: str) -> dict[str, Any]:
-    """What ``podAffinity`` or ``podAntiAffinity`` says, in the words of a run; not of pods that are called after the object."""
+    """What ``podAffinity`` or ``podAntiAffinity`` says, in the words of a run; nothing where these lack one of its terms."""
     affinity, labels = mapping(template, f"/spec/affinity/{field}"), mapping(template, "/metadata/labels")
-    said: dict[str, list[Any]] = {"required": [], "preferred": []}
-    for _, one in items(affinity, f"/{REQUIRED}"):
-        said["required"] += _term(one, name, labels)
-    for _, one in items(affinity, f"/{PREFERRED}"):
-        said["preferred"] += [
-            {**term, "weight": one.get("weight")} for term in _term(mapping(one, "/podAffinityTerm"), name, labels)
-        ]
-    return {key: found for key, found in said.items() if found}
+    required = [_term(one, name, labels) for _, one in items(affinity, f"/{REQUIRED}")]
+    weighed = [(one.get("weight"), mapping(one, "/podAffinityTerm")) for _, one in items(affinity, f"/{PREFERRED}")]
+    preferred = [{**term, "weight": weight} if (term := _term(one, name, labels)) else None for weight, one in weighed]
+    if not all((*required, *preferred)):
+        return {}
+    return {key: said for key, said in (("required", required), ("preferred", preferred)) if said}
 
 
-def _term(stated: Tree, name: str, labels: Tree) -> list[dict[str, Any]]:
-    """Nothing where no word says one of its fields."""
+_TERM = frozenset({"labelSelector", "topologyKey", "namespaces"})
+"""Fields of a term that a run has words for."""
+_OF_ONE_ROLE = frozenset({"ray.io/group", "volcano.sh/task-spec", "jobset.sigs.k8s.io/replicatedjob-name"})
+"""Labels by which controllers mark the pods of one role, whose name may be another one in ours."""
+
+
+def _term(stated: Tree, name: str, labels: Tree) -> dict[str, Any] | None:
+    """None where no word says one of its fields, or where our pods have other labels than it names."""
     selector = mapping(stated, "/labelSelector")
     unknown = (selector.keys() - {"matchLabels", "matchExpressions"}) | (stated.keys() - _TERM)
     if unknown or not selector or (name and named_after(name, stated, labels)):
-        return []
-    term: dict[str, Any] = {}
-    if matched := mapping(selector, "/matchLabels"):
-        term["labels"] = {key: str(value) for key, value in matched.items()}
-    if expressions := [dict(one) for _, one in items(selector, "/matchExpressions")]:
-        term["expressions"] = expressions
-    term["topology_key"] = text(stated, "/topologyKey")
-    if namespaces := stated.get("namespaces"):
-        term["namespaces"] = list(namespaces)
-    return [term]
+        return None
+    matched = {key: scalar(value) for key, value in mapping(selector, "/matchLabels").items()}
+    expressions = [expression(one) for _, one in items(selector, "/matchExpressions")]
+    named = {*matched, *(one["key"] for one in expressions)}
+    if named & _OF_ONE_ROLE or any(is_the_plans(key, str(labels[key])) for key in named & labels.keys()):
+        return None
+    said = {
+        "labels": matched,
+        "expressions": expressions,
+        "topology_key": text(stated, "/topologyKey"),
+        "namespaces": texts(stated, "/namespaces"),
+    }
+    return {key: value for key, value in said.items() if value}
 
 
-_TERM = {"labelSelector", "topologyKey", "namespaces"}
+def expression(one: Tree) -> dict[str, Any]:
+    """Of a selector, as a run writes it."""
+    values = {"values": [str(value) for value in one["values"]]} if one.get("values") else {}
+    return {"key": text(one, "/key"), "operator": text(one, "/operator"), **values}
 
 
 def named_after(name: str, stated: Tree, labels: Tree) -> bool:
-    """Whether it speaks of pods that are called after an object, and so otherwise here. ``labels`` of the template stay as they
-    are; keys of labels are no names.
+    """Whether it selects pods by what is called after an object, and so otherwise here. ``labels`` of the template stay as they
+    are.
     """
+    called = re.compile(rf"{re.escape(name)}(-.*)?")
     for leaf in leaves(stated):
-        if isinstance(leaf.value, str) and name in leaf.value and leaf.place[-1:] != ("key",):
-            expression = at(stated, leaf.pointer.rpartition("/values/")[0])
-            if labels.get(text(expression, "/key") or leaf.place[-1]) != leaf.value:
+        if isinstance(leaf.value, str) and called.fullmatch(leaf.value) and leaf.place[-1] not in ("key", "topologyKey"):
+            holder = at(stated, leaf.pointer.rpartition("/values/")[0])
+            if labels.get(text(holder, "/key") or leaf.place[-1]) != leaf.value:
                 return True
     return False

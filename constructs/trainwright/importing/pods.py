@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
-from trainwright.importing.neighbours import PLACE, keeps_apart, wishes
+from trainwright.importing.neighbours import PLACE, expression, keeps_apart, wishes
 from trainwright.importing.volumes import mount_of, say_mounts
 from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
 from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
 from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.objects.formats import amount as quantity
 from trainwright.operators.said import GPU, Part, scalar, variable
 from trainwright.rules.secrets import is_secret
 from trainwright.units import Bytes, Cpu, UnitError
@@ -151,11 +152,9 @@ def _number(amount: Any, name: str = "cpu") -> Any:
 
 
 def _count(amount: Any) -> int | None:
-    """A whole number, which may be written as 1k; none is none."""
-    try:
-        return 0 if str(amount) == "0" else Bytes.parse(str(amount)).bytes
-    except UnitError:
-        return None
+    """A whole number, which may be written as 1k."""
+    count = quantity(amount)
+    return int(count) if count is not None and 0 <= count == int(count) else None
 
 
 def _text_of(amount: Any) -> str | None:
@@ -172,12 +171,12 @@ def _placement(words: Words, part: Part, spec: Tree, owner: str) -> None:
     said: dict[str, Any] = {}
     terms = [one for _, one in items(node, f"/{REQUIRED}/nodeSelectorTerms")]
     if len(terms) == 1 and terms[0].keys() == {"matchExpressions"}:
-        said["required"] = [_expression(one) for _, one in items(terms[0], "/matchExpressions")]
+        said["required"] = [expression(one) for _, one in items(terms[0], "/matchExpressions")]
     preferred = [one for _, one in items(node, f"/{PREFERRED}")]
     if preferred and all(mapping(one, "/preference").keys() == {"matchExpressions"} for one in preferred):
         said["preferred"] = [
             {
-                "labels": [_expression(each) for _, each in items(one, "/preference/matchExpressions")],
+                "labels": [expression(each) for _, each in items(one, "/preference/matchExpressions")],
                 "weight": one.get("weight", 1),
             }
             for one in preferred
@@ -206,11 +205,6 @@ def _placement(words: Words, part: Part, spec: Tree, owner: str) -> None:
         claim = {"template": text(one, "/resourceClaimTemplateName")} if "resourceClaimTemplateName" in one else {
             "claim": text(one, "/resourceClaimName")}  # fmt: skip
         words.say(f"/resource_claims/{escape(text(one, '/name'))}", claim, part.source(f"/spec/resourceClaims/{number}"))
-
-
-def _expression(one: Tree) -> dict[str, Any]:
-    values = {"values": [str(value) for value in one["values"]]} if one.get("values") else {}
-    return {"key": text(one, "/key"), "operator": text(one, "/operator"), **values}
 
 
 def _security(words: Words, part: Part, spec: Tree, container: Tree, number: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape
 from trainwright.importing.emitted import Aim, is_ours, supervised, without_ours
 from trainwright.importing.neighbours import Level, level_of
 from trainwright.importing.pods import Needs, Spoken, main_of, spoken
@@ -40,6 +40,7 @@ SHARED = (
     "scheduling_gates",
 )
 """Fields that a run says of all its pods at once."""
+WISHES = ("pod_affinity", "pod_anti_affinity")
 OF_RANKS = tuple(field for field in OF_ALL if field != "security")
 OF_WORK = ("ports", "probes", "pre_stop")
 _LONGEST = 40
@@ -89,8 +90,10 @@ class Proposal:
     def put_together(self, level: str) -> None:
         """At a level, by its name in the profile."""
         self.words.say("/placement/together", level)
-        if self.level and not self.level.of_queue:
-            self.words.data = self.words.without("/pod_affinity")
+        if self.level and not self.level.of_queue:  # the affinity that says so has become this word
+            for pointer in ("", *(f"/roles/{one.role}" for one in self.said.parts if one.ranks)):
+                if at(self.words.data, f"{pointer}/pod_affinity") is not None:
+                    self.words.data = self.words.without(f"{pointer}/pod_affinity")
         if self.level and self.level.required:
             self.words.say("/placement/required", True)
 
@@ -223,8 +226,10 @@ def _join(words: Words, pods: Sequence[Spoken], base: Spoken, work: Spoken, driv
     folders = [_listed(one.words, "file_folders") for one in pods]
     if alike := [folder for folder in folders[0] if all(folder in each for each in folders)]:
         words.say("/file_folders", alike)  # in the pods of another role it would hide what their image has there
+    ranks = [one.words.data for one in pods if one.part.ranks]
     for field in (*OF_RANKS, "security", "resources"):
-        _copy(words, base, field)
+        alone = field in WISHES and any(one.get(field) != base.words.data.get(field) for one in ranks)
+        _copy(words, base, field, f"/roles/{base.part.role}" if alone else "")
     for field in OF_WORK:
         _copy(words, work, field, f"/roles/{work.part.role}" if drives and field == "ports" else "")
     _variables(words, pods, work)

@@ -149,7 +149,7 @@ def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
             for item in value:
                 same: Tree = next((one for one in ours[key] if one.get(name) == item[name]), {})
                 yield from ({key: [{name: item[name], **patch}]} for patch in _differences(item, {name: item[name], **same}))
-        elif key in (REQUIRED, PREFERRED) and isinstance(value, list) and all(one in ours.get(key, []) for one in value):
+        elif key in (REQUIRED, PREFERRED) and isinstance(value, list) and all(_bare(one) in ours.get(key, []) for one in value):
             continue
         elif key == "tolerations" and isinstance(value, list):
             lacking = [one for one in value if one not in ours.get(key, [])]
@@ -157,3 +157,12 @@ def _differences(theirs: Tree, ours: Tree, field: str = "") -> Iterator[Data]:
                 yield {key: lacking}
         else:
             yield {key: copy.deepcopy(value)}
+
+
+def _bare(node: Any) -> Any:
+    """Without what is empty, which says nothing."""
+    if isinstance(node, list):
+        return [_bare(one) for one in node]
+    if isinstance(node, Mapping):
+        return {key: bare for key, value in node.items() if (bare := _bare(value)) not in ({}, [], None)}
+    return node

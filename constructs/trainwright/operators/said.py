@@ -66,8 +66,6 @@ class Said(NamedTuple):
     kinds: tuple[str, ...]
     """Kinds of topology that it may carry; the first one where its command says nothing."""
     words: Mapping[str, tuple[Any, str]] = {}
-    release: tuple[int, int] | None = None
-    """The newest of its operator that reads the object as it stands, where that is not the newest of all."""
     runtime: Mapping[str, Any] | None = None
     """An object of somebody else that it refers to and that has the rest of its pods. ``parts`` have what it says itself."""
     instead: Said | None = None
@@ -76,6 +74,8 @@ class Said(NamedTuple):
     """Claims that the controller makes for the pods, by the names that ``parts`` mount them by."""
     merged: Mapping[str, str] = {}
     """Pointer of a number -> the sentence on what a run makes of it, up to the numbers that its pods have."""
+    release: tuple[int, int] | None = None
+    """The newest of its operator that reads the object as it stands, where that is not the newest of all."""
 
 
 def count(owner: object, pointer: str, default: int = 1) -> int:

@@ -17,6 +17,7 @@ from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
 from trainwright.plan.packages import CONTAINER
+from trainwright.program.told import MEETING
 from trainwright.rendezvous.mpi import MPI
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
@@ -292,14 +293,16 @@ def owners_of(names: Iterable[str], resolution: Resolution, role: Role | None = 
     planned = {variable.name for variable in environment if not is_stated(variable) and not (role and variable.default)}
     injects, further = resolution.binding.injects, role is not None and role.further is not None
     opaque = isinstance(resolution.run.workload, CommandWorkload)
-    alone = opaque and resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE  # mpirun has other names for what it tells ranks
+    by_mpirun = opaque and resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE  # which tells ranks not where they meet
 
     def owner(name: str) -> str | None:
         if name in injects:
             return f"{name} is set by the controller: {injects[name]}"
         if name in planned or name.startswith("TRAINWRIGHT_"):
             return f"{name} is set by the plan"
-        if not further and not alone and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
+        if by_mpirun and name in MEETING:
+            return None
+        if not further and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
             who = _OF_RANKS.get(resolution.needs.rendezvous, "the framework") if opaque else "the supervisor"
             return f"{name} is set by {who} for each rank"
         return None

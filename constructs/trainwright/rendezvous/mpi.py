@@ -92,8 +92,8 @@ class Mpirun(NamedTuple):
     """Variable by which a pod knows that it is the ``launcher`` or a ``worker``; the plan sets it where the operator does not."""
     brings_hostfile: bool = False
     """Whether the run brings the list of hosts itself, since nobody else writes it."""
-    plain_lists: tuple[str, ...] = ()
-    """Files with hosts and no slots that the controller mounts in every pod."""
+    plain_list: str | None = None
+    """A file with all hosts of ranks, and no slots, that the controller mounts in every pod."""
 
 
 _LINE = re.compile(r"(\S*-(\d+)(?:\.\S*)?) slots=(\d+)")

@@ -215,9 +215,7 @@ class Run(Model):
     file_modes: ByPath[FileMode] = Field(default_factory=dict)
     """One of `files` -> its permissions, as `"0555"` for a script that is started by its name. Default: 0644."""
     file_folders: ListOf[MountPath] = ()
-    """Folders that hold those of `files` which are in them, and nothing of the image, in the pods of every role. Default: each
-    file is put beside what the image has there.
-    """
+    """Folders with those of `files` that are in them and nothing of the image, in all pods. Default: beside the image's own."""
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""
     placement: Placement = Field(default_factory=Placement.model_construct)
@@ -225,9 +223,9 @@ class Run(Model):
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods which hold ranks may, or should, be on."""
     pod_affinity: PodAffinity | None = None
-    """Pods that those which hold ranks want to be near, beside what `placement` says of the run's own."""
+    """Pods that those which hold ranks want to be near, or would like to be."""
     pod_anti_affinity: PodAffinity | None = None
-    """Pods that those which hold ranks want to be apart from, beside what `placement` says of the run's own."""
+    """Pods that those which hold ranks want to be apart from, or would like to be."""
     scheduling_gates: Annotated[ListOf[QualifiedName], AfterValidator(_each_once)] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None

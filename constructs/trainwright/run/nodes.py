@@ -92,7 +92,7 @@ class PodAffinity(Model):
     """Other pods whose places the pods of a run want, or avoid."""
 
     required: ListOf[PodTerm] = ()
-    """All of them must hold of a place."""
+    """Each decides where the pods may be."""
     preferred: ListOf[PreferredPodTerm] = ()
     """The scheduler heeds these where it can."""
 

@@ -208,11 +208,25 @@ def test_where_ranks_of_mpi_meet_is_a_pod_of_the_run() -> None:
     assert {verdict.fate for verdict in by_place.values()} == {"renamed"}
 
 
+@pytest.mark.parametrize("path", ["/ckpt/meets-worker-0", "--run-name=meets-worker-0", "s3://bucket/meets-worker-0/x"])
+def test_a_short_name_is_a_host_only_where_ranks_are_told_one(path: str) -> None:
+    (job,) = told(Source("given.yaml", BY_NAME.replace("/train.sh]", f"/train.sh, '{path}']")))
+    (word,) = [one for one in job.account.verdicts if one.was == path]
+    assert path in word.now
+
+
+def test_what_stands_where_a_list_should_is_no_unknown_field() -> None:
+    """The API server refuses it, and does not drop it."""
+    text = BY_NAME.replace("imagePullPolicy: Always", "tolerations: {key: a, operator: Exists}")
+    (job,) = told(Source("given.yaml", text))
+    assert {one.listed for one in job.account.verdicts if "/tolerations/" in one.pointer} == {False}
+
+
 def test_a_field_that_its_kind_does_not_have_is_on_the_closed_list() -> None:
     (job,) = told(Source("given.yaml", BY_NAME))
     (policy,) = [one for one in job.account.verdicts if one.pointer.endswith("/spec/imagePullPolicy")]
     assert (policy.listed, policy.lost) == (True, False)
-    assert policy.why == "its kind has no such field: the API server drops it"
+    assert policy.why == "its kind has no such field, and nothing reads it"
 
 
 def test_amounts_that_the_import_chose_have_a_reason_of_their_own() -> None:

@@ -374,7 +374,7 @@ def test_a_program_that_was_told_where_rank_0_is_is_told_it_again() -> None:
     main |= {"command": ["python", "t.py"], "env": [{"name": "MASTER_ADDR", "value": "pair-0.met"}]}
     run = only(json.dumps(job))
     assert run.run["workload"]["launcher_variables"] is True
-    main["env"] += [{"name": "NNODES", "value": "7"}, {"name": "LEVEL", "value": "info"}]  # a number that the plan has too
+    main["env"] += [{"name": "NNODES", "value": "4"}, {"name": "LEVEL", "value": "info"}]  # the plan says it too
     run = only(json.dumps(job))
     assert (run.run["workload"]["launcher_variables"], run.run["env"]) == (True, {"LEVEL": "info"})
 
@@ -593,15 +593,19 @@ def test_options_of_ray_are_words_but_for_those_that_are_said_anyway() -> None:
     assert [(one.fate, one.lost) for one in options if "num-cpus" not in one.pointer] == [(Fate.LEFT_OUT, False)] * 5
 
 
-@pytest.mark.parametrize(("head", "holds"), [("2", True), ("1", False)])
-def test_a_head_with_the_gpus_of_a_worker_is_a_node(head: str, holds: bool) -> None:
-    text = SHARED_MEMORY.replace("cpu: 1", f"cpu: 1, nvidia.com/gpu: {head}", 1).replace("{spec: *pod}", "POD")
+@pytest.mark.parametrize(("head", "options", "holds"), [
+    ("nvidia.com/gpu: 2", "", True), ("nvidia.com/gpu: 1", "", False), ("nvidia.com/gpu: 2", "num-cpus: '0'", False),
+    ("nvidia.com/mig-1g.10gb: 2", "", False),
+])  # fmt: skip
+def test_a_head_with_the_gpus_of_a_worker_is_a_node(head: str, options: str, holds: bool) -> None:
+    text = SHARED_MEMORY.replace("cpu: 1", f"cpu: 1, {head}", 1).replace("{spec: *pod}", "POD")
+    text = text.replace("rayStartParams: {}", f"rayStartParams: {{{options}}}", 1)
     worker = "{spec: {containers: [{name: ray, image: 'rayproject/ray:2.52.0', resources: {limits: {nvidia.com/gpu: 2}}}]}}"
     topology = only(text.replace("POD", worker)).run["topology"]
     assert (topology.get("head_is_node", False), topology["nodes"], topology["gpus_per_node"]) == (holds, 2 + holds, 2)
 
 
-def test_the_memory_of_the_node_is_half_of_the_pods_own(tmp_path: Path) -> None:
+def test_the_memory_of_the_node_is_half_of_the_pods_own() -> None:
     run = only(SHARED_MEMORY.replace("emptyDir: {medium: Memory}", "hostPath: {path: /dev/shm}"))
     assert run.run["resources"]["shared_memory"] == "2Gi"
     assert "mounts" not in run.run
@@ -713,10 +717,42 @@ LEADER = """    Master:
 def test_any_other_wish_to_be_near_is_said_as_it_stands(text: str) -> None:
     """Of other pods, of nearly all, weighed otherwise, one of several, of one role alone."""
     found = only(text)
-    assert found.run.keys() & {"placement", "overrides", "pod_affinity"} == {"pod_affinity"}
+    words = found.run.keys() | {key for role in found.run.get("roles", {}).values() for key in role}
+    assert words & {"placement", "overrides", "pod_affinity"} == {"pod_affinity"}
     assert only(emitted(found), found.compiled.cluster).run == found.run
     wishes = [one for each in told(Source("given.yaml", text)) for one in each.account.verdicts if "podAffinity" in one.pointer]
     assert {one.fate for one in wishes} == {Fate.SAME}
+
+
+def test_what_one_role_wants_is_no_wish_of_all_ranks() -> None:
+    text = near("matchLabels: {app: serves}").replace("    Worker:", f"{LEADER}    Worker:")
+    found = only(text)
+    replicas_of = found.compiled.manifests[0]["spec"]["pytorchReplicaSpecs"]
+    assert {name: "affinity" in one["template"]["spec"] for name, one in replicas_of.items()} == {"Master": False, "Worker": True}
+    assert list(found.run["roles"]["worker"]["pod_affinity"]) == ["required"]
+
+
+@pytest.mark.parametrize("label", ["app.kubernetes.io/name: trains", "volcano.sh/task-spec: w"])
+def test_labels_that_are_others_in_ours_are_no_words(label: str) -> None:
+    text = near(f"matchLabels: {{{label}}}", weight=7).replace("labels: {app: trains}", f"labels: {{app: trains, {label}}}")
+    assert "pod_affinity" not in only(text).run
+
+
+@pytest.mark.parametrize(("term", "said"), [
+    ("matchLabels: {app: x, fast: true}, matchExpressions: []", {"labels": {"app": "x", "fast": "true"}}),
+    ("matchExpressions: [{key: app, operator: Exists, values: []}]", {"expressions": [{"key": "app", "operator": "Exists"}]}),
+    ("matchExpressions: [{key: app, operator: In, values: [1]}]",
+     {"expressions": [{"key": "app", "operator": "In", "values": ["1"]}]}),
+])  # fmt: skip
+def test_what_a_term_says_in_another_form_is_said_once(term: str, said: Any) -> None:
+    run = only(near(term)).run
+    assert run["pod_affinity"] == {"required": [{**said, "topology_key": "example.com/rack"}]}
+    assert "overrides" not in run
+
+
+def test_a_name_that_other_labels_have_a_part_of_is_none_of_theirs() -> None:
+    text = near("matchLabels: {app: zones}", key="topology.kubernetes.io/zone").replace("name: apart", "name: zone")
+    assert only(text).run["pod_affinity"]["required"][0]["labels"] == {"app": "zones"}
 
 
 @pytest.mark.parametrize("field", ["matchLabelKeys: [app]", "namespaceSelector: {}"])

@@ -254,16 +254,22 @@ def test_a_field_of_the_launcher_is_none_of_the_ranks(run: Data, cluster: Data, 
 
 
 @pytest.mark.parametrize("field", ["metadata.namespace", "metadata.labels['app.kubernetes.io/instance']"])
-def test_a_field_that_is_the_same_in_every_pod_is_that_of_the_ranks(field: str) -> None:
-    assert "TW427" not in [one.code for one in findings(RUN | {"env": {"PN": {"field": field}}}, MPI)]
+def test_a_field_that_is_the_same_in_every_pod_may_be_a_part_of_what_is_handed_on(field: str) -> None:
+    """By itself it is not handed on, and so no rank has it."""
+    env = {"PN": {"field": field}}
+    assert "TW427" in [one.code for one in findings(RUN | {"env": env}, MPI)]
+    assert "TW427" not in [one.code for one in findings(RUN | {"env": {**env, "HOST": "$(PN)-worker-0"}}, MPI)]
+    other = {"PN": {"field": "spec.nodeName"}, "HOST": "$(PN)-worker-0"}
+    assert "TW427" in [one.code for one in findings(RUN | {"env": other}, MPI)]
 
 
 def test_where_ranks_meet_is_the_runs_to_say_where_mpirun_tells_them_nothing_of_it() -> None:
     """A program of MPI alone gets names of MPI's own; a torch topology brings those of torch."""
-    env = {"env": {"MASTER_ADDR": "example.com", "MASTER_PORT": "29500", "WORLD_SIZE": "$(SIZE)"}}
+    env = {"env": {"MASTER_ADDR": "example.com", "MASTER_PORT": "29500"}}
     mpi = {"topology": {"kind": "mpi", "nodes": 2, "gpus_per_node": 8}}
     line = command("mpirun", "-np", "16", *HOSTS, "-x", "MASTER_ADDR", "-x", "MASTER_PORT", "/bin/a.sh")
     assert "TW403" not in [one.code for one in findings(RUN | line | mpi | env, MPI)]
+    assert "TW403" in [one.code for one in findings(RUN | line | mpi | {"env": {"RANK": "0"}}, MPI)]
     torch = {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8, "mpi": "openmpi"}}
     assert "TW403" in [one.code for one in findings(RUN | line | torch | env, MPI)]
 

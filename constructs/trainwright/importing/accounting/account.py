@@ -129,7 +129,7 @@ def _verdict(side: Side, leaf: Leaf, ours: Ours) -> Verdict:
     if leaf.value is None:
         return said(Fate.LEFT_OUT, why="a null is as good as nothing: the API server drops it", listed=True)
     if side.is_unknown(leaf) and leaf.mine is ABSENT:
-        return said(Fate.LEFT_OUT, why="its kind has no such field: the API server drops it", listed=True)
+        return said(Fate.LEFT_OUT, why="its kind has no such field, and nothing reads it", listed=True)
     if side.number is None:
         return _of_an_object(said, side, ours)
     if (alike := _by_command(side, side.number, leaf, ours)) is not None:

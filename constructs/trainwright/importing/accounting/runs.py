@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainwright.findings import Finding
-from trainwright.findings.locate import Locator
+from trainwright.findings.locate import Locator, at, escape
 from trainwright.importing.accounting.account import Account, account, unaccounted
 from trainwright.importing.accounting.matching import called, compiled_objects, foundation_objects, references
 from trainwright.importing.bring import Brought, Imported
@@ -77,8 +77,16 @@ def _owner(objects: Sequence[Manifest], number: int, runs: dict[int, list[Import
 
 
 def _unknown(manifest: Manifest, findings: Sequence[Finding]) -> list[str]:
-    """Pointers of the fields that its kind does not have."""
-    return [one.where.pointer.removeprefix(manifest.pointer) for one in findings if one.code == "TW703"]
+    """Pointers of the fields that its kind does not have, beside others that it has."""
+    found = [one.where.pointer.removeprefix(manifest.pointer) for one in findings if one.code == "TW703"]
+    return [pointer for pointer in found if _has_known(manifest.data, pointer, found)]
+
+
+def _has_known(data: object, pointer: str, unknown: Sequence[str]) -> bool:
+    """Whether one of the fields beside it is known: of a value of another type none is."""
+    above = pointer.rpartition("/")[0]
+    holder = at(data, above)
+    return isinstance(holder, dict) and any(f"{above}/{escape(str(key))}" not in unknown for key in holder)
 
 
 def _accounts(original: Sequence[dict[str, object]], runs: Sequence[Imported], unknown: Sequence[list[str]]) -> list[Account]:

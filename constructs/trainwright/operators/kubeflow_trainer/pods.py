@@ -265,8 +265,8 @@ def _pod_group(manifest: Mapping[str, Any], template: Tree, policy: Tree) -> lis
 
 def _patches_of(spec: Mapping[str, Any]) -> list[Tree]:
     """Of the JobSet's spec: in the words of 2.2 and later, or of 2.1."""
-    patches = [patch["trainingRuntimeSpec"]["template"]["spec"] for patch in spec.get("runtimePatches", ())]
-    for override in spec.get("podTemplateOverrides", ()):
+    patches = [patch["trainingRuntimeSpec"]["template"]["spec"] for patch in spec.get("runtimePatches") or ()]
+    for override in spec.get("podTemplateOverrides") or ():
         pod = {key: value for key, value in override.items() if key != "targetJobs"}
         names = [one["name"] for one in override["targetJobs"]]
         patches.append({"replicatedJobs": [{"name": name, "template": {"spec": {"template": pod}}} for name in names]})

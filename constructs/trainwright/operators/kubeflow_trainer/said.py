@@ -132,7 +132,7 @@ def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
     if name != "mpi":
         lead = next((one for one in parts if one.role == NODE), parts[0])
         others = [one._replace(ranks=False, further=True) for one in parts if one is not lead and "initializer" not in one.role]
-        return Said("train-job", (lead._replace(role="node"), *others), _KINDS[name], words, _release(manifest))
+        return Said("train-job", (lead._replace(role="node"), *others), _KINDS[name], words, release=_release(manifest))
     as_node = at(policy, "/mpi/runLauncherAsNode") is True
     if as_node:
         words["/topology/launcher_is_node"] = (True, "/spec/mlPolicy/mpi/runLauncherAsNode")
@@ -140,7 +140,7 @@ def _said(manifest: Mapping[str, Any], runtime: Mapping[str, Any]) -> Said:
     nodes = [one._replace(role="node") for one in parts if one.role == NODE]
     if as_node and len(parts) == 1:
         launcher = launcher._replace(role="node")
-    return Said("train-job", (launcher, *nodes), _KINDS[name], words, _release(manifest))
+    return Said("train-job", (launcher, *nodes), _KINDS[name], words, release=_release(manifest))
 
 
 def _release(manifest: Mapping[str, Any]) -> tuple[int, int] | None:

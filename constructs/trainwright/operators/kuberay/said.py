@@ -15,7 +15,7 @@ from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, SUBMITTER, WORKER, group_at, ray_version
 from trainwright.operators.kuberay.pods import PORTS
 from trainwright.operators.operator import Around
-from trainwright.operators.said import GPU, Part, Said, count, stated
+from trainwright.operators.said import GPU, Part, Said, count, scalar, stated
 
 CLUSTER = "/spec/rayClusterSpec"
 _OURS = frozenset({"dashboard-host", "num-gpus"})
@@ -28,9 +28,7 @@ _BY_ITSELF = {
 
 
 def said(manifest: Mapping[str, Any], around: Around) -> Said:
-    """The first group of workers has the ranks; a cluster without any has them on its head, and so has one whose head has as many
-    GPUs as a worker.
-    """
+    """The first group of workers has the ranks, and so has a head that is like them, or alone."""
     if not mapping(manifest, CLUSTER):
         raise LookupError(
             "it goes to a RayCluster that is there, and runs have clusters of their own; write it with rayClusterSpec"
@@ -41,9 +39,8 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
              marks={"ray.io/group": text(one, "/groupName")})
         for number, one in items(manifest, f"{CLUSTER}/workerGroupSpecs")
     ]  # fmt: skip
-    of_head = mapping(manifest, HEAD_POD)
-    holds = not groups or 0 < _gpus(of_head) == _gpus(groups[0].template)
-    head = Part(HEAD, 1, HEAD_POD, of_head, ranks=holds, container="ray-head")
+    holds = not groups or _is_like(manifest, groups[0].template)
+    head = Part(HEAD, 1, HEAD_POD, mapping(manifest, HEAD_POD), ranks=holds, container="ray-head")
     words: dict[str, tuple[Any, str]] = dict(stated(manifest, {"/spec/backoffLimit": "/restarts"}))
     (entry, said_at), (packages, packed_at) = _submission(manifest)
     if entry:
@@ -60,7 +57,7 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
         (HEAD, f"{CLUSTER}/headGroupSpec"),
         *((one.role, one.pointer.removesuffix("/template")) for one in groups),
     ):
-        options = {name: str(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items()}
+        options = {name: scalar(value) for name, value in mapping(manifest, f"{pointer}/rayStartParams").items()}
         own = {name: value for name, value in options.items() if name not in _OURS and value != _BY_ITSELF.get(name)}
         if own:
             words[f"/topology/start_params/{role}"] = (own, f"{pointer}/rayStartParams")
@@ -79,9 +76,17 @@ def said(manifest: Mapping[str, Any], around: Around) -> Said:
     return Said("ray-job", (*groups[:1], head, *groups[1:]), ("ray",), words, merged=merged)
 
 
-def _gpus(template: Mapping[str, Any]) -> int:
-    limits = mapping(template, "/spec/containers/0/resources/limits")
-    return sum(int(count) for name, count in limits.items() if GPU.fullmatch(name) and str(count).isdigit())
+def _is_like(manifest: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
+    """Whether the head has the GPUs and the nodes of a worker, and Ray may place ranks on it."""
+    head, options = mapping(manifest, HEAD_POD), mapping(manifest, f"{CLUSTER}/headGroupSpec/rayStartParams")
+    nodes = [mapping(one, "/spec/nodeSelector") for one in (head, worker)]
+    closed = "0" in (str(options.get("num-gpus")), str(options.get("num-cpus")))
+    return bool(_gpus(head)) and _gpus(head) == _gpus(worker) and nodes[0] == nodes[1] and not closed
+
+
+def _gpus(template: Mapping[str, Any]) -> dict[str, str]:
+    amounts = (mapping(template, f"/spec/containers/0/resources/{field}") for field in ("requests", "limits"))
+    return {name: str(count) for each in amounts for name, count in each.items() if GPU.fullmatch(name) and str(count) != "0"}
 
 
 def _hosts(group: Mapping[str, Any]) -> int:

@@ -214,7 +214,7 @@ def _by_mpirun(needs: Needs) -> Binding:
         environment=EnvironmentChannel.LAUNCHER,
         # the plugin svc writes a list of hosts for each task (volcano, pkg/controllers/job/plugins/svc)
         of_rendezvous=Mpirun(
-            mpi, brings_hostfile=True, plain_lists=tuple(f"/etc/volcano/{role}.host" for role in (LAUNCHER, WORKER))
+            mpi, brings_hostfile=True, plain_list=None if mpi.launcher_holds_ranks else f"/etc/volcano/{WORKER}.host"
         ),
         peer_list=("VC_WORKER_HOSTS", "{host},"),
         gang=Gang.OBJECTS,

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from trainwright.command.launchers import MPI_LAUNCHERS, Launch, launches, torch_launches
 from trainwright.command.model import Command
+from trainwright.command.references import references_in
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -89,7 +90,7 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     files, hosts = launch.values(HOST_FILES), launch.values(HOSTS)
     mpirun = resolution.binding.part(Mpirun)
-    known = (HOSTFILE, *(mpirun.plain_lists if mpirun else ()))
+    known = (HOSTFILE, mpirun.plain_list if mpirun else None)
     for file in files:
         if file not in known and "$" not in file:
             yield "TW420", f"{file} is not the host file of the run, {HOSTFILE}", f"write {HOSTFILE}"
@@ -194,8 +195,9 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
         fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
         yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
+    parts = {name for variable in resolution.plan.environment for name in references_in(variable.value or "")}
     for variable in resolution.plan.environment:  # those of the launcher's own role stay with it
-        if is_stated(variable) and variable.field and variable.field not in _OF_EVERY_POD:
+        if is_stated(variable) and variable.field and not (variable.field in _OF_EVERY_POD and variable.name in parts):
             message = f"ranks would get {variable.field} of the launcher's pod as {variable.name}, not that of their own"
             fix = "remove it, and ask the pod in the program, by its host name or address"
             if variable.source.startswith("cluster:"):
@@ -204,7 +206,7 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 _OF_EVERY_POD = ("metadata.namespace", f"metadata.labels['{IDENTITY_LABEL}']")
-"""Fields that are the same in each."""
+"""Fields that are the same in each, so that the launcher's own may be a part of what it hands on."""
 
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
