@@ -351,17 +351,19 @@ def selectors(manifest: Data) -> Iterator[Mapping[str, str]]:
         )
     for pointer, node in walk(spec):
         if pointer.endswith("/labelSelector"):
-            yield node["matchLabels"]
+            yield node.get("matchLabels", {})
 
 
 @law
 def selectors_find_the_pods_of_the_run_and_of_no_other(drawn: Drawn) -> None:
-    """Nor those of another identity of it, but for what watches all of them."""
+    """Nor those of another identity of it, but for what watches all of them; what the run says of other pods is for others."""
     compiled, made = drawn.compiled, drawn.pods
+    said = [drawn.run.get(field, {}) for field in ("pod_affinity", "pod_anti_affinity")]
+    stated = [term.get("labels", {}) for wishes in said for terms in wishes.values() for term in terms]
     strangers, siblings = pods(drawn.stranger.manifests), pods(drawn.again.manifests)
     for manifest in compiled.manifests:
         others = strangers if manifest["metadata"]["name"] == drawn.run["run"] else [*strangers, *siblings]
-        for selector in selectors(manifest):
+        for selector in (one for one in selectors(manifest) if one not in stated):
             assert all(selector.items() <= pod.labels.items() for pod in made), manifest["kind"]
             assert not any(selector.items() <= pod.labels.items() for pod in others), manifest["kind"]
 
