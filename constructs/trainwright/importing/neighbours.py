@@ -95,7 +95,6 @@ def _means_its_own(selector: Tree, template: Tree, name: str, marks: Mapping[str
     return selects(selector, {**mapping(template, "/metadata/labels"), **given, **marks})
 
 
-
 def wishes(template: Tree, field: str, name: str) -> dict[str, Any]:
     """What ``podAffinity`` or ``podAntiAffinity`` says, in the words of a run; nothing where these lack one of its terms."""
     affinity, labels = mapping(template, f"/spec/affinity/{field}"), mapping(template, "/metadata/labels")

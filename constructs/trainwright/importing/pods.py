@@ -12,8 +12,8 @@ from trainwright.importing.volumes import mount_of, say_mounts
 from trainwright.importing.words import Words
 from trainwright.manifest.kueue import GROUP
 from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
+from trainwright.objects import formats
 from trainwright.objects.fields import items, mapping, text, texts, whole
-from trainwright.objects.formats import amount as quantity
 from trainwright.operators.said import GPU, Part, scalar, variable
 from trainwright.rules.secrets import is_secret
 from trainwright.units import Bytes, Cpu, UnitError
@@ -153,7 +153,7 @@ def _number(amount: Any, name: str = "cpu") -> Any:
 
 def _count(amount: Any) -> int | None:
     """A whole number, which may be written as 1k."""
-    count = quantity(amount)
+    count = formats.amount(amount)
     return int(count) if count is not None and 0 <= count == int(count) else None
 
 

@@ -41,6 +41,7 @@ SHARED = (
 )
 """Fields that a run says of all its pods at once."""
 WISHES = ("pod_affinity", "pod_anti_affinity")
+"""What pods want of others: of all ranks only where each says it."""
 OF_RANKS = tuple(field for field in OF_ALL if field != "security")
 OF_WORK = ("ports", "probes", "pre_stop")
 _LONGEST = 40
