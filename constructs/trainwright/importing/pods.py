@@ -14,7 +14,7 @@ from trainwright.manifest.kueue import GROUP
 from trainwright.manifest.template.scheduling import PREFERRED, REQUIRED
 from trainwright.objects import formats
 from trainwright.objects.fields import items, mapping, text, texts, whole
-from trainwright.operators.said import GPU, Part, scalar, variable
+from trainwright.operators.said import GPU, Part, asked, scalar, variable
 from trainwright.rules.secrets import is_secret
 from trainwright.units import Bytes, Cpu, UnitError
 from trainwright.variables.secret import has_secret
@@ -55,7 +55,7 @@ def main_of(part: Part) -> int:
     """The number of the container that trains: the one with the operator's name, with GPUs, or the first."""
     found = [(number, one) for number, one in items(part.template, "/spec/containers")]
     named = [number for number, one in found if part.container and text(one, "/name") == part.container]
-    heavy = [number for number, one in found if any(GPU.fullmatch(name) for name in _amounts(one))]
+    heavy = [number for number, one in found if any(GPU.fullmatch(name) for name in asked(one))]
     return (named or heavy or [number for number, _ in found] or [0])[0]
 
 
@@ -107,10 +107,6 @@ def _environment(words: Words, part: Part, container: Tree, number: int, secret:
         words.say("/env_from", sources, part.source(f"/spec/containers/{number}/envFrom"))
 
 
-def _amounts(container: Tree) -> dict[str, Any]:
-    return {**mapping(container, "/resources/requests"), **mapping(container, "/resources/limits")}
-
-
 def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
     limits, requests = mapping(container, "/resources/limits"), mapping(container, "/resources/requests")
     source = part.source(f"/spec/containers/{number}/resources")
@@ -119,7 +115,7 @@ def _resources(words: Words, part: Part, container: Tree, number: int) -> Needs:
         words.say(f"/resources/{name}", "none" if limit is None else _number(limit, name), source)
         if request is not None and (limit is None or _number(request, name) != _number(limit, name)):
             words.say(f"/resources/requests/{name}", _number(request, name), source)
-    amounts, devices = {**requests, **limits}, dict[str, int]()
+    amounts, devices = asked(container), dict[str, int]()
     if disk := amounts.get("ephemeral-storage"):
         words.say("/resources/ephemeral_storage", str(disk), source)
     for name, amount in amounts.items():
@@ -309,7 +305,7 @@ def _shown(one: Tree, volumes: Mapping[str, Tree], secret: str, hidden: list[tup
             hidden.append((name, ""))
             variable_ = {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
         env.append(variable_)
-    amounts = {**_LEAST, **mapping(one, "/resources/requests"), **mapping(one, "/resources/limits")}
+    amounts = {**_LEAST, **asked(one)}
     return {**stated, **({"env": env} if env else {}), "resources": {"requests": dict(amounts), "limits": dict(amounts)}}
 
 

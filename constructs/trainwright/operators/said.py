@@ -84,6 +84,11 @@ def count(owner: object, pointer: str, default: int = 1) -> int:
     return default if found is None else found
 
 
+def asked(container: object) -> dict[str, Any]:
+    """What a container asks for: its limits, and requests without one."""
+    return {**mapping(container, "/resources/requests"), **mapping(container, "/resources/limits")}
+
+
 def stated(owner: object, places: Mapping[str, str]) -> Iterator[tuple[str, tuple[int, str]]]:
     """Words for whole numbers that an object states: pointer there -> pointer in the run."""
     for there, here in places.items():

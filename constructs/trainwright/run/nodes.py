@@ -1,6 +1,6 @@
 """Which nodes of a pool a run may have, where the pool alone does not say it, and beside which other pods."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -38,6 +38,15 @@ class PreferredNode(Model):
     """How much better; the scheduler adds the weights up."""
 
 
+Affinity = TypeVar("Affinity", "NodeAffinity", "PodAffinity")
+
+
+def _says_something(stated: Affinity) -> Affinity:
+    if not stated.required and not stated.preferred:
+        raise ValueError("it says nothing; give required or preferred, or remove it")
+    return stated
+
+
 class NodeAffinity(Model):
     """Nodes of the pool that the pods may, or should, be on."""
 
@@ -46,11 +55,7 @@ class NodeAffinity(Model):
     preferred: ListOf[PreferredNode] = ()
     """The scheduler prefers these nodes, and takes others."""
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.required and not self.preferred:
-            raise ValueError("it says nothing; give required or preferred, or remove it")
-        return self
+    _speaks = model_validator(mode="after")(_says_something)
 
 
 class PodLabel(NodeLabel):
@@ -96,8 +101,4 @@ class PodAffinity(Model):
     preferred: ListOf[PreferredPodTerm] = ()
     """The scheduler heeds these where it can."""
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.required and not self.preferred:
-            raise ValueError("it says nothing; give required or preferred, or remove it")
-        return self
+    _speaks = model_validator(mode="after")(_says_something)

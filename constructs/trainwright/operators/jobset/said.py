@@ -10,7 +10,7 @@ from trainwright.manifest.pods import containers_of, mounted_volumes
 from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.job.said import exit_codes, part_of
 from trainwright.operators.operator import Around
-from trainwright.operators.said import GPU, TORCH, Part, Said, Words, count, seconds, stated
+from trainwright.operators.said import GPU, TORCH, Part, Said, Words, asked, count, seconds, stated
 
 JOBS = "/spec/replicatedJobs"
 
@@ -127,5 +127,4 @@ def _awaited(manifest: Mapping[str, Any], number: int) -> dict[str, str]:
 def _gpus(part: Part) -> int:
     spec = part.template.get("spec")
     containers = [one for _, one in containers_of(spec if isinstance(spec, dict) else {})]
-    amounts = [{**mapping(one, "/resources/requests"), **mapping(one, "/resources/limits")} for one in containers]
-    return sum(GPU.fullmatch(name) is not None for one in amounts for name in one)
+    return sum(GPU.fullmatch(name) is not None for one in containers for name in asked(one))

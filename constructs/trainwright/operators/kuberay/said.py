@@ -15,7 +15,7 @@ from trainwright.objects.fields import items, mapping, text, texts, whole
 from trainwright.operators.kuberay.cluster import HEAD, HEAD_POD, SUBMITTER, WORKER, group_at, ray_version
 from trainwright.operators.kuberay.pods import PORTS
 from trainwright.operators.operator import Around
-from trainwright.operators.said import GPU, Part, Said, count, scalar, stated
+from trainwright.operators.said import GPU, Part, Said, asked, count, scalar, stated
 
 CLUSTER = "/spec/rayClusterSpec"
 _OURS = frozenset({"dashboard-host", "num-gpus"})
@@ -85,8 +85,8 @@ def _is_like(manifest: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
 
 
 def _gpus(template: Mapping[str, Any]) -> dict[str, str]:
-    amounts = (mapping(template, f"/spec/containers/0/resources/{field}") for field in ("requests", "limits"))
-    return {name: str(count) for each in amounts for name, count in each.items() if GPU.fullmatch(name) and str(count) != "0"}
+    amounts = asked(at(template, "/spec/containers/0"))
+    return {name: str(count) for name, count in amounts.items() if GPU.fullmatch(name) and str(count) != "0"}
 
 
 def _hosts(group: Mapping[str, Any]) -> int:
